@@ -34,7 +34,7 @@ use crate::config::file::Checked;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
 use crate::daemon::event_loop::hub_link::EmbeddedHubLink;
-use crate::daemon::event_loop::state_saver::StateSaver;
+use crate::daemon::event_loop::state_saver::StateFileKeeper;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts};
 use crate::daemon::failpoints::FailpointTrigger;
 use crate::daemon::listen::{
@@ -224,7 +224,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
     fn loop_parts(&self, file: StateFile, clock: Clock) -> LoopParts<I> {
         LoopParts {
             clock,
-            saver: StateSaver::new(file),
+            saver: StateFileKeeper::new(file),
             hub: EmbeddedHubLink::default(),
             counts: DaemonCounts {
                 began: self.began,

@@ -80,7 +80,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         documents = views.len();
         let mut tree = tree_findings(&scan, views, options.all)?;
         tree.extend(
-            scan.no_document_reason(&config)?.map(|nothing| {
+            scan.nothing_found_reason(&config)?.map(|nothing| {
                 Diagnostic::finding(nothing, "`rsnotify scan FILE` explains one file")
             }),
         );

@@ -19,7 +19,7 @@ use crate::cli::one_shot_scan::plan;
 use crate::cli::options::DaemonQueryOptions;
 use crate::cli::output::{EscapedStdout, print};
 use crate::config::Config;
-use crate::config::environment::{Environment, Overrides};
+use crate::config::environment::{Overrides, ProcessEnvironment};
 use crate::config::file::ConfigError;
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest, SubscriptionsAction};
@@ -45,7 +45,7 @@ pub struct DaemonClient<'a> {
 
 /// An answer with the version of its shape, and whether a daemon gave it.
 #[derive(Serialize)]
-struct JsonReply<'a, T> {
+struct VersionedReply<'a, T> {
     version: u64,
     running: bool,
     #[serde(flatten)]
@@ -61,7 +61,7 @@ impl<'a> DaemonClient<'a> {
     ) -> anyhow::Result<DaemonClient<'a>> {
         let overrides = options.tree.overrides();
         Ok(DaemonClient {
-            state_dir: Environment::of_this_process().state_dir(file, &overrides)?,
+            state_dir: ProcessEnvironment::of_this_process().state_dir(file, &overrides)?,
             file,
             overrides,
             as_json: options.json,
@@ -100,7 +100,7 @@ impl<'a> DaemonClient<'a> {
         text: impl FnOnce(&mut EscapedStdout) -> io::Result<()>,
     ) -> anyhow::Result<Exit> {
         if self.as_json {
-            let printed = JsonReply {
+            let printed = VersionedReply {
                 version: JSON_VERSION,
                 running: self.is_running,
                 answer,

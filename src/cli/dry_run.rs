@@ -31,7 +31,7 @@ use crate::cli::output::{counted, eprint_line, print};
 use crate::config::Config;
 use crate::daemon::change_reader::{RoundJob, take_fresh};
 use crate::tree::ListKeyCache;
-use announce::changes::selection::KeptSelections;
+use announce::changes::selection::KeptFreshSelections;
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = config.publish_settings()?;
@@ -198,7 +198,7 @@ fn play_forward(
                     let keys = state_file(&config.state_dir);
                     let cache = ListKeyCache::default();
                     let job = RoundJob::new(*request, &engine.plan, keys, cache);
-                    let outcome = take_fresh(&job, &KeptSelections::default());
+                    let outcome = take_fresh(&job, &KeptFreshSelections::default());
                     vec![Event::Taken(Box::new(job.request.answer_with(outcome)))]
                 }
                 Effect::Take(_)

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
 use crate::cli::{Exit, block_on};
-use crate::config::environment::Environment;
+use crate::config::environment::ProcessEnvironment;
 use crate::config::text::Address;
 use resourcesync::datetime::format_duration;
 
@@ -33,7 +33,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
     let mut overrides = options.tree.overrides();
     let listen = &options.admin_listen;
     overrides.daemon.admin_listen.clone_from(listen);
-    let address = Environment::of_this_process().admin_address(file, &overrides)?;
+    let address = ProcessEnvironment::of_this_process().admin_address(file, &overrides)?;
     if matches!(address, Address::Tcp(tcp) if tcp.port() == 0) {
         bail!(
             "the admin listener takes any free port, and only the daemon's log says which: give it one in \

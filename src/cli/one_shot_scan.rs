@@ -56,7 +56,7 @@ pub struct OneShotScan {
 
 impl OneShotScan {
     /// Returns what was read instead, if there is no document, with the reason why the first file is none.
-    pub fn no_document_reason(&self, config: &Config) -> state::Result<Option<String>> {
+    pub fn nothing_found_reason(&self, config: &Config) -> state::Result<Option<String>> {
         let trees = self.tree_settings(config);
         let explain = |path: &DocumentPath| trees.iter().find_map(|tree| tree::explain(tree, path));
         let db = self.engine.db();

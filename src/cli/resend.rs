@@ -118,7 +118,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         eprint_line(format_args!("sent {sent} of {sets} to {destination}"));
         return Ok(Exit::Fine);
     };
-    let TransactionError { exit, reason } = error.downcast()?;
+    let NotTakenByBroker { exit, reason } = error.downcast()?;
     let (name, address) = (&settings.name, &settings.address);
     eprint_line(format_args!(
         "broker {name} at {address} did not take the messages after {sent}: {reason}; the same command continues there"
@@ -129,7 +129,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
 /// The error if the broker did not take a transaction.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
-struct TransactionError {
+struct NotTakenByBroker {
     exit: Exit,
     reason: String,
 }
@@ -283,7 +283,7 @@ impl ResendRun<'_> {
                     } => (Exit::Temporary, waits.next(), reason),
                 };
                 let Some(wait) = wait else {
-                    return Err(TransactionError { exit, reason }.into());
+                    return Err(NotTakenByBroker { exit, reason }.into());
                 };
                 eprint_line(format_args!(
                     "{}: {reason}; trying again in {wait} s",

@@ -13,7 +13,7 @@ use crate::cli::options::{HubOptions, RunOptions};
 use crate::cli::output::print;
 use crate::cli::{Exit, logging};
 use crate::config::Config;
-use crate::config::environment::{Environment, StateDirOption};
+use crate::config::environment::{ProcessEnvironment, StateDirOption};
 use crate::config::hub_config::HubConfig;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::Daemon;
@@ -42,7 +42,7 @@ pub fn hub(file: Option<&Path>, options: &HubOptions) -> anyhow::Result<Exit> {
 
 /// Copies the state, while the daemon runs or not.
 pub fn backup(file: Option<&Path>, to: &Path, options: &StateDirOption) -> anyhow::Result<Exit> {
-    let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
+    let state_dir = ProcessEnvironment::of_this_process().state_dir(file, &options.overrides())?;
     let from = state_dir.display();
     ensure!(back_up(&state_dir, to)?, "there is no state in {from}");
     print(|out| writeln!(out, "copied the state in {from} to {}", to.display()))
@@ -50,7 +50,7 @@ pub fn backup(file: Option<&Path>, to: &Path, options: &StateDirOption) -> anyho
 
 /// Has the running daemon put its configuration into effect as it is now, or say why not.
 pub fn reload(file: Option<&Path>, options: &StateDirOption) -> anyhow::Result<Exit> {
-    let state_dir = Environment::of_this_process().state_dir(file, &options.overrides())?;
+    let state_dir = ProcessEnvironment::of_this_process().state_dir(file, &options.overrides())?;
     let Some(changes) = request_reload(&state_dir)? else {
         bail!("no rsnotify is running with {}", state_dir.display());
     };

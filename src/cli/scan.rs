@@ -51,7 +51,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     let parts = scan.suspensions()?.into_iter();
     let suspensions = parts.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
-    let nothing = scan.no_document_reason(&config)?;
+    let nothing = scan.nothing_found_reason(&config)?;
     let notices = scan.notices.iter().chain(&suspensions).chain(&nothing);
     notices.for_each(eprint_line);
     print(|out| {

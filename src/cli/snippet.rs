@@ -141,7 +141,7 @@ fn trust_note(table: &str, trusted: &[AsText<IpNet>], behind: &Address) -> Optio
 
 /// Returns the lines for nginx, which compares paths without their escapes, and passes them on as they came where
 /// `proxy_pass` has no path.
-fn nginx(site: &SitePaths, behind: &Address) -> String {
+fn nginx(site: &ProxiedPaths, behind: &Address) -> String {
     let address = match behind {
         Address::Tcp(address) => format!("http://{address}"),
         Address::Unix(path) => format!("http://unix:{}", path.display()),
@@ -171,7 +171,7 @@ fn nginx(site: &SitePaths, behind: &Address) -> String {
 
 /// Returns the lines for Apache: they compare the request line with a topic as it was sent, and pass it on likewise.
 /// `ProxyPass` would undo the escapes and write others.
-fn apache(site: &SitePaths, behind: &Address) -> String {
+fn apache(site: &ProxiedPaths, behind: &Address) -> String {
     let address = match behind {
         Address::Tcp(address) => format!("http://{address}"),
         Address::Unix(path) => format!("unix:{}|http://localhost", path.display()),
@@ -196,7 +196,7 @@ fn apache(site: &SitePaths, behind: &Address) -> String {
 }
 
 /// Returns the lines for Caddy, which compares paths without their escapes, and passes them on as they came.
-fn caddy(site: &SitePaths, behind: &Address) -> String {
+fn caddy(site: &ProxiedPaths, behind: &Address) -> String {
     let address = match behind {
         Address::Tcp(address) => address.to_string(),
         Address::Unix(path) => format!("unix/{}", path.display()),
@@ -225,14 +225,14 @@ fn nginx_quoted(text: &str) -> String {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PassedPaths {
     /// By origin, such as `https://example.org`.
-    sites: BTreeMap<String, SitePaths>,
+    sites: BTreeMap<String, ProxiedPaths>,
     /// Addresses that cannot be passed on, with reasons.
     refused: Vec<(String, &'static str)>,
 }
 
 /// The locations that one site has to pass on.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct SitePaths {
+struct ProxiedPaths {
     /// All that lies below these.
     below: Vec<RequestPath>,
     /// These and no others; none lies below the former.
@@ -252,7 +252,8 @@ struct RequestPath {
 /// topics below it: of either kind, since change notifications may be turned on later.
 fn passed_paths(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> PassedPaths {
     let mut passed = PassedPaths::default();
-    let mut pass = |uri: String, add: fn(&mut SitePaths, RequestPath)| match site_and_path(&uri) {
+    let mut pass = |uri: String, add: fn(&mut ProxiedPaths, RequestPath)| match site_and_path(&uri)
+    {
         Ok((origin, path)) => add(passed.sites.entry(origin).or_default(), path),
         Err(reason) => passed.refused.push((uri, reason)),
     };

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Position, Url};
 
-use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
+use crate::config::file::{Checked, ConfigTree, NOT_ZERO, TablePlace};
 use crate::config::schema::with_suggestion;
 use crate::config::secret::{ConfiguredSecret, content_of, read_credentials, read_headers};
 use crate::config::text::{AsText, NO_CREDENTIALS, TextValue, seconds};
@@ -126,7 +126,7 @@ const RESERVED_HEADERS: &str = "content-length content-type destination receipt 
      objectUri parentUri objectTypes itemCount user ack";
 
 /// Checks all brokers, and reads the files that they name. `sources` are the names of all sources, if these are known.
-pub fn check(file: &ConfigFile<'_>, brokers: &mut [Broker], sources: Option<&[&str]>) -> Checked {
+pub fn check(file: &ConfigTree<'_>, brokers: &mut [Broker], sources: Option<&[&str]>) -> Checked {
     let mut seen = HashSet::new();
     for (at, broker) in brokers.iter_mut().enumerate() {
         let table = file.table(format_args!("broker.{at}"));
@@ -167,7 +167,7 @@ impl Broker {
         Ok(settings)
     }
 
-    fn check(&mut self, table: &ConfigTable<'_>, known: Option<&[&str]>) -> Checked {
+    fn check(&mut self, table: &TablePlace<'_>, known: Option<&[&str]>) -> Checked {
         let mut named = self.sources.iter().flatten().enumerate();
         if let Some(known) = known
             && let Some((at, source)) = named.find(|(_, name)| !known.contains(&name.as_str()))

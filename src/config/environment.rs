@@ -10,7 +10,7 @@ use std::{env, fs};
 use clap::Args;
 use toml::de::DeValue;
 
-use crate::config::file::{Checked, ConfigError, ConfigFile};
+use crate::config::file::{Checked, ConfigError, ConfigTree};
 use crate::config::server::{LogFormat, LogLevel, ServerSettings, word};
 use crate::config::state_dir;
 use crate::config::text::{Address, TextValue};
@@ -19,23 +19,23 @@ use crate::config::text::{Address, TextValue};
 const CREDENTIALS_OF_SERVICE: &str = "/run/credentials/rsnotify.service";
 
 /// The environment of the process.
-pub(crate) struct Environment {
+pub(crate) struct ProcessEnvironment {
     pub default_file: PathBuf,
     pub current_dir: PathBuf,
     /// All variables: the file may say that one holds a secret.
     pub variables: HashMap<OsString, OsString>,
 }
 
-impl Environment {
+impl ProcessEnvironment {
     /// A command about the service, such as `rsnotify status`, reads the same credentials as the service, if it may: systemd
     /// tells only the service where they are.
-    pub fn of_this_process() -> Environment {
+    pub fn of_this_process() -> ProcessEnvironment {
         let mut variables: HashMap<_, _> = env::vars_os().collect();
         if Path::new(CREDENTIALS_OF_SERVICE).is_dir() {
             let directory = variables.entry("CREDENTIALS_DIRECTORY".into());
             directory.or_insert_with(|| CREDENTIALS_OF_SERVICE.into());
         }
-        Environment {
+        ProcessEnvironment {
             default_file: PathBuf::from("/etc/rsnotify/config.toml"),
             current_dir: env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             variables,
@@ -76,7 +76,7 @@ impl Environment {
             return Ok(self.absolute(path));
         }
         let (path, text) = self.read_config(path, overrides)?;
-        let (file, _) = ConfigFile::recover(path, &text, self);
+        let (file, _) = ConfigTree::recover(path, &text, self);
         let written = text_of_key(&file, "state_dir")?.unwrap_or_default();
         state_dir(&file, written.as_ref())
     }
@@ -88,7 +88,7 @@ impl Environment {
             Some(_) => (None, String::new()),
             None => self.read_config(path, overrides)?,
         };
-        let mut file = ConfigFile::parse(path, &text, self)?;
+        let mut file = ConfigTree::parse(path, &text, self)?;
         overrides.apply(&mut file);
         let key = "server.admin_listen";
         let default = ServerSettings::default().admin_listen.0;
@@ -136,7 +136,7 @@ impl Environment {
 }
 
 /// Returns the text of a key, if there is any.
-fn text_of_key<'f>(file: &'f ConfigFile<'_>, key: &str) -> Checked<Option<&'f str>> {
+fn text_of_key<'f>(file: &'f ConfigTree<'_>, key: &str) -> Checked<Option<&'f str>> {
     let message = "write \"…\", with quotation marks";
     let text = |value: &'f DeValue<'_>| value.as_str().ok_or_else(|| file.error(key, message));
     file.get(key).map(|value| text(value.get_ref())).transpose()
@@ -241,7 +241,7 @@ impl Overrides {
     /// `root` and `url` together stand for all `[[source]]` entries: one source named `main`, which keeps the other settings
     /// of a source of that name in the file. `hub` stands for all `[[hub]]` entries, and keeps the settings of the one with
     /// that URL.
-    pub(crate) fn apply(&self, file: &mut ConfigFile<'_>) {
+    pub(crate) fn apply(&self, file: &mut ConfigTree<'_>) {
         let Overrides { source, daemon } = self;
         let tree = &source.tree;
         let environment = file.environment;
@@ -292,14 +292,14 @@ mod tests {
     /// Looks for a value with this as the default file, whose directory is called DIR.
     fn found(
         file: Option<&str>,
-        look: impl FnOnce(&Environment) -> Result<String, ConfigError>,
+        look: impl FnOnce(&ProcessEnvironment) -> Result<String, ConfigError>,
     ) -> Result<String, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("config.toml");
         if let Some(text) = file {
             fs::write(&path, text).unwrap();
         }
-        let mut environment = Environment::of_this_process();
+        let mut environment = ProcessEnvironment::of_this_process();
         environment.default_file = path;
         let variable = ("STATE_DIRECTORY".into(), "/default".into());
         environment.variables.extend([variable]);

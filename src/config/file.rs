@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::config::DaemonConfig;
-use crate::config::environment::Environment;
+use crate::config::environment::ProcessEnvironment;
 use crate::config::schema::{check, schema_of};
 
 /// The message about a duration for which zero makes no sense.
@@ -37,24 +37,24 @@ pub enum ConfigError {
 pub type Checked<T = ()> = Result<T, ConfigError>;
 
 /// The file, and the flags. A key is given with the positions of tables, such as `source.0.name`.
-pub(crate) struct ConfigFile<'a> {
+pub(crate) struct ConfigTree<'a> {
     /// Nothing if there are only flags.
     pub path: Option<&'a Path>,
     text: &'a str,
     root: Spanned<DeValue<'a>>,
     /// Keys, and the flags that they are set by.
     pub flags: Vec<(&'static str, &'static str)>,
-    pub environment: &'a Environment,
+    pub environment: &'a ProcessEnvironment,
 }
 
-impl<'a> ConfigFile<'a> {
+impl<'a> ConfigTree<'a> {
     /// Reads a text, which must be TOML.
     pub fn parse(
         path: Option<&'a Path>,
         text: &'a str,
-        environment: &'a Environment,
-    ) -> Checked<ConfigFile<'a>> {
-        let (file, errors) = ConfigFile::recover(path, text, environment);
+        environment: &'a ProcessEnvironment,
+    ) -> Checked<ConfigTree<'a>> {
+        let (file, errors) = ConfigTree::recover(path, text, environment);
         let Some(error) = errors.first() else {
             return Ok(file);
         };
@@ -66,10 +66,10 @@ impl<'a> ConfigFile<'a> {
     pub fn recover(
         path: Option<&'a Path>,
         text: &'a str,
-        environment: &'a Environment,
-    ) -> (ConfigFile<'a>, Vec<toml::de::Error>) {
+        environment: &'a ProcessEnvironment,
+    ) -> (ConfigTree<'a>, Vec<toml::de::Error>) {
         let (table, errors) = DeTable::parse_recoverable(text);
-        let file = ConfigFile {
+        let file = ConfigTree {
             path,
             text,
             root: Spanned::new(table.span(), DeValue::Table(table.into_inner())),
@@ -130,9 +130,9 @@ impl<'a> ConfigFile<'a> {
     }
 
     /// Returns the table with a key.
-    pub fn table(&self, key: impl Display) -> ConfigTable<'_> {
+    pub fn table(&self, key: impl Display) -> TablePlace<'_> {
         let key = key.to_string();
-        ConfigTable { file: self, key }
+        TablePlace { file: self, key }
     }
 
     /// Returns the error about a key.
@@ -195,12 +195,12 @@ impl<'a> ConfigFile<'a> {
 }
 
 /// A table of the file, with its key.
-pub(crate) struct ConfigTable<'f> {
-    pub file: &'f ConfigFile<'f>,
+pub(crate) struct TablePlace<'f> {
+    pub file: &'f ConfigTree<'f>,
     pub key: String,
 }
 
-impl ConfigTable<'_> {
+impl TablePlace<'_> {
     /// Returns the error about a key in it.
     pub fn error(&self, key: &str, message: impl Display) -> ConfigError {
         self.file.error(&format!("{}.{key}", self.key), message)

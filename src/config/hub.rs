@@ -14,7 +14,7 @@ use websub::publisher::settings::{
 };
 use websub::secret::{MASKED, Secret};
 
-use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
+use crate::config::file::{Checked, ConfigTree, NOT_ZERO, TablePlace};
 use crate::config::secret::{
     ConfiguredSecret, content_of, mask_headers, read_credentials, read_headers, read_secret_file,
 };
@@ -89,7 +89,7 @@ const RESERVED_HEADERS: &str =
     "connection content-length content-type host link te transfer-encoding upgrade";
 
 /// Checks all hubs, and reads the files that they name.
-pub fn check_all(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Checked {
+pub fn check_all(file: &ConfigTree<'_>, hubs: &mut [ExternalHub]) -> Checked {
     let mut seen = HashSet::new();
     for (at, hub) in hubs.iter_mut().enumerate() {
         let table = file.table(format_args!("hub.{at}"));
@@ -101,7 +101,7 @@ pub fn check_all(file: &ConfigFile<'_>, hubs: &mut [ExternalHub]) -> Checked {
 }
 
 impl ExternalHub {
-    fn check(&mut self, table: &ConfigTable<'_>) -> Checked {
+    fn check(&mut self, table: &TablePlace<'_>) -> Checked {
         let publish_url = (self.publish_url)
             .get_or_insert_with(|| ConfiguredSecret::from_text(self.hub.as_str()));
         publish_url.read_holder(table, "publish_url")?;

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 use websub::hub::publication::{Publisher, Publishers};
 
-use crate::config::environment::{Environment, Overrides};
-use crate::config::file::{Checked, ConfigError, ConfigFile};
+use crate::config::environment::{Overrides, ProcessEnvironment};
+use crate::config::file::{Checked, ConfigError, ConfigTree};
 use crate::config::schema::DaemonKind;
 use crate::config::secret::{ConfiguredSecret, content_of, read_secret_file};
-use crate::config::served_hub::ServedHub;
+use crate::config::served_hub::HubInProcess;
 use crate::config::server::{Log, ServerSettings};
 use crate::config::text::{AsText, inner_values, with_slash};
 use crate::config::{DaemonConfig, key_change, named_changes, state_dir};
@@ -34,7 +34,7 @@ pub struct HubConfig {
     /// Log on standard error.
     pub log: Log,
     /// The hub of `rsnotify hub`.
-    pub hub: ServedHub,
+    pub hub: HubInProcess,
     /// Publishers whose notifications `rsnotify hub` takes.
     #[serde(rename = "publisher")]
     pub publishers: Vec<PublisherSettings>,
@@ -43,7 +43,7 @@ pub struct HubConfig {
 impl HubConfig {
     /// Reads the file at `path`, or the default one, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Checked<HubConfig> {
-        let environment = Environment::of_this_process();
+        let environment = ProcessEnvironment::of_this_process();
         let path = path.unwrap_or(&environment.default_file);
         let (_, text) = environment.read_config(Some(path), overrides)?;
         HubConfig::load_text(path, &text, overrides)
@@ -51,13 +51,13 @@ impl HubConfig {
 
     /// Reads a text as that of the file at `path`.
     pub fn load_text(path: &Path, text: &str, overrides: &Overrides) -> Checked<HubConfig> {
-        let environment = Environment::of_this_process();
-        let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
+        let environment = ProcessEnvironment::of_this_process();
+        let file = &mut ConfigTree::parse(Some(path), text, &environment)?;
         HubConfig::from_file(file, overrides)
     }
 
     pub(crate) fn from_file(
-        file: &mut ConfigFile<'_>,
+        file: &mut ConfigTree<'_>,
         overrides: &Overrides,
     ) -> Checked<HubConfig> {
         verify_daemon(file, DaemonKind::Hub)?;
@@ -84,9 +84,9 @@ impl HubConfig {
 
     /// Returns true if the file at `path`, or the default one, is one of `rsnotify hub`, whatever else is wrong with it.
     pub fn is_hub_file(path: Option<&Path>, overrides: &Overrides) -> bool {
-        let environment = Environment::of_this_process();
+        let environment = ProcessEnvironment::of_this_process();
         let read = environment.read_config(path, overrides);
-        read.is_ok_and(|(path, text)| is_of_hub(&ConfigFile::recover(path, &text, &environment).0))
+        read.is_ok_and(|(path, text)| is_of_hub(&ConfigTree::recover(path, &text, &environment).0))
     }
 
     /// Returns what the hub needs of the publishers.
@@ -122,13 +122,13 @@ impl DaemonConfig for HubConfig {
 }
 
 /// Returns true for a file of `rsnotify hub`: it has publishers, or a table `[hub]` and no source.
-pub(crate) fn is_of_hub(file: &ConfigFile<'_>) -> bool {
+pub(crate) fn is_of_hub(file: &ConfigTree<'_>) -> bool {
     let has_table = file.get("hub").is_some_and(|hub| hub.get_ref().is_table());
     file.get("publisher").is_some() || has_table && file.get("source").is_none()
 }
 
 /// Refuses a file that is not one of this daemon alone.
-pub(crate) fn verify_daemon(file: &ConfigFile<'_>, daemon: DaemonKind) -> Checked {
+pub(crate) fn verify_daemon(file: &ConfigTree<'_>, daemon: DaemonKind) -> Checked {
     let path = file.path.unwrap_or(Path::new("")).display();
     let has_source = file.get("source").is_some();
     let message = match (is_of_hub(file), daemon) {
@@ -168,7 +168,7 @@ pub struct PublisherSettings {
     /// Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the
     /// topic itself.
     #[schemars(example = &"topic", extend("x-shown" = true))]
-    pub verify: Option<ExtraProof>,
+    pub verify: Option<PublisherProof>,
     /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
     ///
     /// Names that resolve to other addresses inside are not read. An address in `topics` itself needs none.
@@ -178,12 +178,12 @@ pub struct PublisherSettings {
 /// Ways to verify a publication besides the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum ExtraProof {
+pub enum PublisherProof {
     Topic,
 }
 
 /// Checks all publishers, and reads their tokens.
-fn check_publishers(file: &ConfigFile<'_>, publishers: &mut [PublisherSettings]) -> Checked {
+fn check_publishers(file: &ConfigTree<'_>, publishers: &mut [PublisherSettings]) -> Checked {
     for at in 0..publishers.len() {
         let (earlier, rest) = publishers.split_at_mut(at);
         let (publisher, table) = (&mut rest[0], file.table(format_args!("publisher.{at}")));

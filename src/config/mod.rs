@@ -33,13 +33,13 @@ use websub::hub::address::LOOPBACK;
 use websub::publisher::settings::{PublishSettings, PublishSettingsError};
 
 use crate::config::broker::Broker;
-use crate::config::environment::{Environment, Overrides};
-use crate::config::file::{Checked, ConfigError, ConfigFile};
+use crate::config::environment::{Overrides, ProcessEnvironment};
+use crate::config::file::{Checked, ConfigError, ConfigTree};
 use crate::config::hub::ExternalHub;
 use crate::config::hub_config::{HubConfig, is_of_hub, verify_daemon};
 use crate::config::schema::{Comment, DaemonKind, to_toml, with_suggestion};
 use crate::config::secret::mask_headers;
-use crate::config::served_hub::ServedHub;
+use crate::config::served_hub::HubInProcess;
 use crate::config::server::{Log, ServerSettings};
 use crate::config::source::{Source, Window};
 use crate::config::text::AsText;
@@ -81,7 +81,7 @@ pub struct Config {
     /// Hub in this process.
     ///
     /// See below.
-    pub embedded_hub: Option<ServedHub>,
+    pub embedded_hub: Option<HubInProcess>,
     /// Hubs outside this process that are notified.
     ///
     /// See below. Without any, the embedded hub.
@@ -102,24 +102,24 @@ pub struct Config {
 impl Config {
     /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags say.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Checked<Config> {
-        let environment = Environment::of_this_process();
+        let environment = ProcessEnvironment::of_this_process();
         let (path, text) = environment.read_config(path, overrides)?;
-        let file = &mut ConfigFile::parse(path, &text, &environment)?;
+        let file = &mut ConfigTree::parse(path, &text, &environment)?;
         Config::from_file(file, overrides)
     }
 
     /// Loads a configuration as far as consumers of its brokers need it, on whose host there may be no source. The sources
     /// that brokers name need not be among them.
     pub fn load_for_consumer(path: Option<&Path>) -> Checked<Config> {
-        let environment = Environment::of_this_process();
+        let environment = ProcessEnvironment::of_this_process();
         let (path, text) = environment.read_config(path, &Overrides::default())?;
-        let file = ConfigFile::parse(path, &text, &environment)?;
+        let file = ConfigTree::parse(path, &text, &environment)?;
         let mut config: Config = file.to_config()?;
         broker::check(&file, &mut config.brokers, None)?;
         Ok(config)
     }
 
-    fn from_file(file: &mut ConfigFile<'_>, overrides: &Overrides) -> Checked<Config> {
+    fn from_file(file: &mut ConfigTree<'_>, overrides: &Overrides) -> Checked<Config> {
         let tree = &overrides.source.tree;
         let flag = match (&tree.root, &tree.url) {
             (Some(_), None) => "--root: it needs --url URI too: what the directory is published as",
@@ -194,7 +194,7 @@ impl Config {
     }
 
     /// Checks what one value says of another, reads the secrets, and fills in what depends on other keys.
-    fn check(&mut self, file: &ConfigFile<'_>) -> Checked {
+    fn check(&mut self, file: &ConfigTree<'_>) -> Checked {
         self.server.check(file)?;
         source::check_all(file, &mut self.sources)?;
         self.window.check(file)?;
@@ -208,7 +208,7 @@ impl Config {
     }
 
     /// Checks the hubs that channels may name, and that each channel has a set and a topic of its own.
-    fn check_channels(&mut self, file: &ConfigFile<'_>) -> Checked {
+    fn check_channels(&mut self, file: &ConfigTree<'_>) -> Checked {
         // What topics may lie below. The public URL is not known while its port is not.
         let public_url = self.server.known_public_url();
         let mounts = self.sources.iter().flat_map(|source| &source.mount);
@@ -261,7 +261,7 @@ impl Config {
     }
 
     /// Takes the embedded hub out unless it is enabled: without that key, exactly when there is no other hub.
-    fn resolve_embedded_hub(&mut self, file: &ConfigFile<'_>) -> Checked {
+    fn resolve_embedded_hub(&mut self, file: &ConfigTree<'_>) -> Checked {
         let mut embedded = self.embedded_hub.take().unwrap_or_default();
         let is_enabled = *embedded.enabled.get_or_insert(self.hubs.is_empty());
         if !is_enabled && self.hubs.is_empty() {
@@ -279,7 +279,7 @@ impl Config {
     }
 
     /// Refuses a state directory in a mount, where it would be watched and published: there are subscribers' secrets in it.
-    fn refuse_state_in_mount(&self, file: &ConfigFile<'_>) -> Checked {
+    fn refuse_state_in_mount(&self, file: &ConfigTree<'_>) -> Checked {
         let (state_dir, real) = (&self.state_dir, resolved(&self.state_dir));
         let mut mounts = self.sources.iter().flat_map(|source| &source.mount);
         let around = mounts.find(|mount| {
@@ -301,9 +301,9 @@ pub fn describe(
     overrides: &Overrides,
     comment: &dyn Fn(&str) -> String,
 ) -> Checked<String> {
-    let environment = Environment::of_this_process();
+    let environment = ProcessEnvironment::of_this_process();
     let (path, text) = environment.read_config(path, overrides)?;
-    let file = &mut ConfigFile::parse(path, &text, &environment)?;
+    let file = &mut ConfigTree::parse(path, &text, &environment)?;
     let page = if is_of_hub(file) {
         HubConfig::from_file(file, overrides)?.effective_toml(&|key| file.origin(key).map(comment))
     } else {
@@ -316,7 +316,7 @@ pub fn describe(
 }
 
 /// Returns the state directory that is written, or else the default one.
-fn state_dir(file: &ConfigFile<'_>, written: &Path) -> Checked<PathBuf> {
+fn state_dir(file: &ConfigTree<'_>, written: &Path) -> Checked<PathBuf> {
     if file.get("state_dir").is_some() {
         return file.absolute("state_dir", written);
     }

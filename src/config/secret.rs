@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use websub::secret::{MASKED, Secret};
 
-use crate::config::file::{Checked, ConfigFile, ConfigTable};
+use crate::config::file::{Checked, ConfigTree, TablePlace};
 
 /// Length from which the name of a file that is not there may be a secret: that of a digest of 128 bits.
 const SECRET_LIKE: usize = 32;
@@ -77,7 +77,7 @@ impl ConfiguredSecret {
     }
 
     /// Reads the one line of text that the holder has, if there is one.
-    pub(crate) fn read_holder(&mut self, table: &ConfigTable<'_>, key: &str) -> Checked {
+    pub(crate) fn read_holder(&mut self, table: &TablePlace<'_>, key: &str) -> Checked {
         let Some(holder) = &mut self.holder else {
             return Ok(());
         };
@@ -104,7 +104,7 @@ pub fn content_of(held: &Option<ConfiguredSecret>) -> Option<Secret> {
 
 /// Reads the secret of a key whose text is the path of a file.
 pub fn read_secret_file(
-    table: &ConfigTable<'_>,
+    table: &TablePlace<'_>,
     key: &str,
     held: &mut Option<ConfiguredSecret>,
 ) -> Checked {
@@ -116,7 +116,7 @@ pub fn read_secret_file(
 /// Reads the password of a user name, the certificates and the key that a table names. Of user name and password, and of
 /// client certificate and key, it has both or neither.
 pub fn read_credentials(
-    table: &ConfigTable<'_>,
+    table: &TablePlace<'_>,
     username: &Option<String>,
     [password, cert, key, ca]: [&mut Option<ConfiguredSecret>; 4],
 ) -> Checked {
@@ -150,7 +150,7 @@ pub fn read_credentials(
 /// Reads the headers that a table has. `check` returns an error for a name that cannot be one, or must not
 /// be with a value that is written in the file.
 pub fn read_headers(
-    table: &ConfigTable<'_>,
+    table: &TablePlace<'_>,
     headers: &mut BTreeMap<String, ConfiguredSecret>,
     check: fn(name: &str, is_literal: bool) -> Result<(), &'static str>,
 ) -> Checked {
@@ -179,7 +179,7 @@ pub fn mask_headers(headers: &mut BTreeMap<String, ConfiguredSecret>) {
 
 impl SecretHolder {
     /// Returns its name in messages, and its content, which may have `max` bytes.
-    fn content(&mut self, file: &ConfigFile<'_>, max: u64) -> Result<(String, String), String> {
+    fn content(&mut self, file: &ConfigTree<'_>, max: u64) -> Result<(String, String), String> {
         match self {
             SecretHolder::File(path) if path.as_os_str().is_empty() => {
                 Err("it is empty".to_owned())
@@ -226,7 +226,7 @@ fn read_file(path: &Path, max: u64) -> Result<String, String> {
 }
 
 /// Returns the path of a credential that systemd gives.
-fn credential_path(file: &ConfigFile<'_>, name: &str) -> Result<PathBuf, String> {
+fn credential_path(file: &ConfigTree<'_>, name: &str) -> Result<PathBuf, String> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return Err(format!(
             "\"{name}\" cannot name a credential: write the name that LoadCredential= gives it"

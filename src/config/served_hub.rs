@@ -15,7 +15,7 @@ use websub::hub::admission::HubLimits;
 use websub::hub::http::EmbeddedHubSettings;
 use websub::hub::request::CallbackPolicy;
 
-use crate::config::file::{Checked, ConfigFile, NOT_ZERO};
+use crate::config::file::{Checked, ConfigTree, NOT_ZERO};
 use crate::config::text::{Address, AsText, Size, check_uri, inner_values, seconds};
 
 /// The largest notification that a key may permit.
@@ -24,7 +24,7 @@ const MAX_BODY: u32 = 64 << 20;
 /// A hub in this process. Each daemon has its own keys, and the limits are common.
 #[derive(Debug, Clone, SmartDefault, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ServedHub {
+pub struct HubInProcess {
     /// Run a hub in this process.
     #[schemars(example = true, extend("x-daemon" = "run"))]
     #[schemars(extend("x-default" = "`true` exactly when there is no `[[hub]]`"))]
@@ -101,9 +101,9 @@ pub struct ServedHub {
     pub max_backlog: Size,
 }
 
-impl ServedHub {
+impl HubInProcess {
     /// Checks `[hub]`, and fills in what depends on other keys.
-    pub(crate) fn check_hub_table(&mut self, file: &ConfigFile<'_>) -> Checked {
+    pub(crate) fn check_hub_table(&mut self, file: &ConfigTree<'_>) -> Checked {
         let default = self.max_requests_per_minute;
         self.max_publications_per_minute.get_or_insert(default);
         let table = file.table("hub");
@@ -122,7 +122,7 @@ impl ServedHub {
     /// Trusts proxies on loopback, if it listens there and `table` of the file names no proxies.
     pub(crate) fn trust_loopback_proxies(
         &mut self,
-        file: &ConfigFile<'_>,
+        file: &ConfigTree<'_>,
         table: &str,
         listen: &Address,
     ) {

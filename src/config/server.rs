@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use url::{Host, Url};
 
-use crate::config::file::{Checked, ConfigFile};
+use crate::config::file::{Checked, ConfigTree};
 use crate::config::text::{Address, AsText, seconds, with_slash};
 
 /// The two listeners and the times that belong to them.
@@ -75,7 +75,7 @@ impl ServerSettings {
     }
 
     /// Makes paths absolute, and checks how the listeners are reached.
-    pub(crate) fn check(&mut self, file: &ConfigFile<'_>) -> Checked {
+    pub(crate) fn check(&mut self, file: &ConfigTree<'_>) -> Checked {
         for (key, address) in [
             ("server.listen", &mut self.listen.0),
             ("server.admin_listen", &mut self.admin_listen.0),

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::config::file::{Checked, ConfigFile, ConfigTable, NOT_ZERO};
+use crate::config::file::{Checked, ConfigTree, NOT_ZERO, TablePlace};
 use crate::config::text::{AsText, inner_values, seconds, with_slash};
 use crate::tree::{ListKeyCache, TreeSettings, WatchMode};
 
@@ -153,7 +153,7 @@ impl Source {
         }
     }
 
-    fn check(&mut self, table: &ConfigTable<'_>) -> Checked {
+    fn check(&mut self, table: &TablePlace<'_>) -> Checked {
         match (self.path.take(), self.url.take()) {
             (None, None) => {
                 let message =
@@ -190,7 +190,7 @@ impl Source {
 }
 
 /// Checks all sources.
-pub fn check_all(file: &ConfigFile<'_>, sources: &mut [Source]) -> Checked {
+pub fn check_all(file: &ConfigTree<'_>, sources: &mut [Source]) -> Checked {
     if sources.is_empty() {
         let message = "nothing to watch: add a [[source]] with path and url, or give --root DIR and --url URI";
         return Err(file.error("source", message));
@@ -308,7 +308,7 @@ pub struct Window {
 }
 
 impl Window {
-    pub(crate) fn check(&self, file: &ConfigFile<'_>) -> Checked {
+    pub(crate) fn check(&self, file: &ConfigTree<'_>) -> Checked {
         let of_documents = ("", self.quiet.0, self.max_wait.0);
         let of_changes = ("change_", self.change_quiet.0, self.change_max_wait.0);
         for (prefix, quiet, max_wait) in [of_documents, of_changes] {

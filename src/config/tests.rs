@@ -17,8 +17,8 @@ use std::time::Duration;
 use resourcesync::uri::{Hub, Uri};
 
 use crate::config::Config;
-use crate::config::environment::{Environment, Overrides};
-use crate::config::file::{Checked, ConfigFile};
+use crate::config::environment::{Overrides, ProcessEnvironment};
+use crate::config::file::{Checked, ConfigTree};
 use announce::candidates::CandidateGlobs;
 use announce::finding::AcknowledgedPattern;
 use announce::plan::{MassDeletionLimit, PublishMode, ReplacedHub, SourcePlan, WindowPlan};
@@ -31,8 +31,8 @@ mount = [{ path = "www", url = "https://example.org" }]
 
 const HUB: &str = "[[hub]]\nurl = \"https://h.example/\"\n";
 
-pub(super) fn environment() -> Environment {
-    Environment {
+pub(super) fn environment() -> ProcessEnvironment {
+    ProcessEnvironment {
         default_file: PathBuf::from("/nowhere/config.toml"),
         current_dir: PathBuf::from("/here"),
         variables: variables([("HOME", "/home/ann")]),
@@ -51,18 +51,18 @@ pub(super) fn variables(
 fn read(text: &str, overrides: &Overrides) -> Checked<Config> {
     let path = Path::new("/etc/c.toml");
     let environment = environment();
-    let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
+    let file = &mut ConfigTree::parse(Some(path), text, &environment)?;
     Config::from_file(file, overrides)
 }
 
 /// Loads the file at `path`, or the default one.
 fn load_in(
-    environment: &Environment,
+    environment: &ProcessEnvironment,
     path: Option<&Path>,
     overrides: &Overrides,
 ) -> Checked<Config> {
     let (path, text) = environment.read_config(path, overrides)?;
-    Config::from_file(&mut ConfigFile::parse(path, &text, environment)?, overrides)
+    Config::from_file(&mut ConfigTree::parse(path, &text, environment)?, overrides)
 }
 
 fn flags(given: &[(&str, &str)]) -> Overrides {
@@ -303,7 +303,7 @@ fn the_state_directory_has_a_default_on_every_system() {
         ("STATE_DIRECTORY", "/var/lib/rsnotify:/var/lib/b"),
     ];
     let found = |count: usize| {
-        let environment = Environment {
+        let environment = ProcessEnvironment {
             variables: variables(named.into_iter().take(count)),
             ..environment()
         };

@@ -40,7 +40,7 @@ use announce::state;
 use announce::state::open::StateFileError;
 use announce::steps::change_sets;
 use announce::steps::engine::Engine;
-use announce::time::{ClockReadings, earlier};
+use announce::time::{StepClocks, earlier};
 
 /// Observations that fill a step, so that the loop never stalls.
 const MAX_OBSERVATIONS: usize = 1024;
@@ -226,8 +226,8 @@ fn is_externally_visible(effect: &Effect) -> bool {
 }
 
 /// Returns the moment of a step.
-fn read_clocks(clock: Clock) -> ClockReadings {
-    ClockReadings {
+fn read_clocks(clock: Clock) -> StepClocks {
+    StepClocks {
         now: clock.now(),
         wall: Timestamp::now(),
     }

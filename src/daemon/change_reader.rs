@@ -17,8 +17,8 @@ use crate::daemon::log::error_chain;
 use crate::tree::{ListFile, ListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
-use announce::changes::selection::KeptSelections;
-use announce::changes::taken_keys::KeyRow;
+use announce::changes::selection::KeptFreshSelections;
+use announce::changes::taken_keys::KeysRow;
 use announce::plan::Plan;
 use announce::state::Db;
 use announce::state::open::read_only;
@@ -83,7 +83,7 @@ impl ChangeReader {
         let answer: Arc<TakenCallback> = Arc::new(answer);
         let answer_of_thread = Arc::clone(&answer);
         let (jobs, received) = mpsc::channel::<RoundJob>();
-        let rounds = KeptSelections::default();
+        let rounds = KeptFreshSelections::default();
         let read = move |job: RoundJob| {
             let began = Instant::now();
             let outcome = or_failed(|| take_fresh(&job, &rounds));
@@ -147,7 +147,7 @@ fn or_failed(take: impl FnOnce() -> RoundOutcome) -> RoundOutcome {
 }
 
 /// Takes what is fresh.
-pub fn take_fresh(job: &RoundJob, rounds: &KeptSelections) -> RoundOutcome {
+pub fn take_fresh(job: &RoundJob, rounds: &KeptFreshSelections) -> RoundOutcome {
     match try_take_fresh(job, rounds) {
         Ok(taken) => RoundOutcome::Taken(Arc::new(taken)),
         // One was found to be another version now: all that are, are named.
@@ -203,20 +203,20 @@ impl RoundFiles for JobFiles<'_> {
         changes.map_err(refusal_outcome(list))
     }
 
-    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, RoundOutcome> {
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeysRow>, RoundOutcome> {
         Ok(self.rows.all(KEYS, (&self.job.request.set, list))?)
     }
 
-    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, RoundOutcome> {
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeysRow)>, RoundOutcome> {
         Ok(self.rows.last_key_row(&self.job.request.set, list)?)
     }
 
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), RoundOutcome> {
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeysRow)) -> Result<(), RoundOutcome> {
         Ok(self.rows.each_key_row(&self.job.request.set, pass)?)
     }
 }
 
-fn try_take_fresh(job: &RoundJob, rounds: &KeptSelections) -> Result<Taken, RoundOutcome> {
+fn try_take_fresh(job: &RoundJob, rounds: &KeptFreshSelections) -> Result<Taken, RoundOutcome> {
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
     let Some(rules) = job.request.inventory else {

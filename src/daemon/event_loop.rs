@@ -29,7 +29,7 @@ use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{NO_EMBEDDED_HUB, ask_subscriptions};
 use crate::daemon::event_loop::counting::LastDay;
 use crate::daemon::event_loop::hub_link::EmbeddedHubLink;
-use crate::daemon::event_loop::state_saver::StateSaver;
+use crate::daemon::event_loop::state_saver::StateFileKeeper;
 use crate::daemon::failpoints::{Failpoint, FailpointTrigger};
 use crate::daemon::log::error_chain;
 use crate::daemon::service_manager::ServiceManager;
@@ -169,7 +169,7 @@ type PendingReply = (
 /// The parts of a loop that its [`DaemonRole`] uses.
 pub struct LoopParts<I> {
     pub clock: Clock,
-    pub saver: StateSaver,
+    pub saver: StateFileKeeper,
     pub hub: EmbeddedHubLink,
     pub counts: DaemonCounts,
     pub failpoints: Arc<FailpointTrigger>,

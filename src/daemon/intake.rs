@@ -18,7 +18,7 @@ use websub::hub::publication::http::{
 };
 use websub::hub::publication::{PublicationRefusal, Publisher, views};
 use websub::hub::published_topics::http::{
-    FailedAttempt, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
+    AttemptPosition, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
 };
 use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
 use websub::hub::request::http::serve_public_hub;
@@ -31,7 +31,7 @@ use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCo
 use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
-use crate::report::summary::hub_line;
+use crate::report::summary::public_hub_line;
 use announce::state::open::{StateFile, StateFileError};
 use announce::state::{self, Db, hub, last_time_saved};
 use announce::time::later;
@@ -150,11 +150,11 @@ impl PublicHubRole {
             }
             FetchOutcome::Failed(attempt, reason) => {
                 match attempt {
-                    FailedAttempt::First => {
+                    AttemptPosition::First => {
                         warn!(%topic, %publisher, "cannot fetch {topic} after a ping of {publisher}, will retry: {reason}");
                     }
-                    FailedAttempt::Again => {}
-                    FailedAttempt::Last => {
+                    AttemptPosition::Again => {}
+                    AttemptPosition::Last => {
                         warn!(%topic, %publisher, "giving up on fetching {topic} after a ping of {publisher}: {reason}");
                         self.end_ping(&topic, began, parts);
                     }
@@ -215,7 +215,7 @@ impl DaemonRole for PublicHubRole {
             .hub
             .apply_settings(public_hub_settings(config), publishers);
         intake.topic_ttl = config.hub.topic_ttl.0;
-        end_foreign_topics(&intake.hub, &intake.directory);
+        end_foreign_subscriptions(&intake.hub, &intake.directory);
         Ok(())
     }
 
@@ -308,7 +308,7 @@ impl DaemonRole for PublicHubRole {
 
     fn activity(&self, refused: Option<&str>, parts: &HubParts) -> String {
         let status = self.hub.embedded.status(parts.clock.now());
-        hub_line(status.subscriptions, status.owed, refused)
+        public_hub_line(status.subscriptions, status.owed, refused)
     }
 
     fn stop(&mut self) {
@@ -363,7 +363,7 @@ impl Daemon<PublicHubRole> {
             let input = PublicHubInput::Fetched(Box::new(outcome));
             let _ = fetched.send(Input::Work(input));
         });
-        end_foreign_topics(&hub, &directory);
+        end_foreign_subscriptions(&hub, &directory);
         // Fetches of an earlier run that did not succeed are begun with the first step.
         let published = read(&directory.topics);
         let topics = published.topics().values();
@@ -403,7 +403,7 @@ fn public_hub_settings(config: &HubConfig) -> PublicHubSettings {
 }
 
 /// Ends the subscriptions to topics that no publisher may publish any more.
-fn end_foreign_topics(hub: &PublicHub, directory: &TopicRegistry) {
+fn end_foreign_subscriptions(hub: &PublicHub, directory: &TopicRegistry) {
     let publishers = directory.publishers.get();
     let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
     let foreign: Vec<Topic> = hub.embedded.with_subscriptions(|subscriptions| {

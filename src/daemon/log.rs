@@ -7,7 +7,7 @@ use tracing::{Level, debug, error, info, warn};
 pub use websub::publisher::reason::error_chain;
 
 use crate::report::status::words::{counted, missing_in_words};
-use announce::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
+use announce::event::{AnswerFact, AnsweredNotification, DropCause, Fact};
 use announce::plan::is_broker_name;
 
 /// Logs a fact of the engine.
@@ -227,7 +227,7 @@ pub fn log_fact(fact: &Fact) {
     }
 }
 
-fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
+fn log_answer(answered: &AnsweredNotification, outcome: &AnswerFact) {
     let AnsweredNotification {
         topic,
         hub,
@@ -236,11 +236,11 @@ fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
         ..
     } = answered;
     match outcome {
-        AnswerOutcome::Delivered { changes, took } => {
+        AnswerFact::Delivered { changes, took } => {
             let seconds = took.as_secs_f64();
             info!(%topic, %hub, seq, changes, attempts, seconds, "delivered notification {seq} to {hub}");
         }
-        AnswerOutcome::Refused {
+        AnswerFact::Refused {
             refusal,
             next_try,
             is_news,
@@ -263,7 +263,7 @@ fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
                 );
             }
         }
-        AnswerOutcome::Halved { limit, is_news } => {
+        AnswerFact::Halved { limit, is_news } => {
             let most = counted(*limit, "change");
             if *is_news {
                 warn!(
@@ -319,7 +319,7 @@ mod tests {
             seq: 1,
             attempts: 2,
         };
-        let halved = AnswerOutcome::Halved {
+        let halved = AnswerFact::Halved {
             limit: 1,
             is_news: true,
         };

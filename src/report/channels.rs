@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use announce::delivery::Attempt;
+use announce::delivery::KeptAnswer;
 use announce::plan::PublishMode;
 use announce::steps::engine::StateReader;
 use jiff::Timestamp;
@@ -108,7 +108,7 @@ fn accounts_where(
             continue;
         };
         let (in_flight, since, attempts, retry_at): (Option<_>, _, Option<_>, Option<_>) = tries;
-        let (last, accepted, has_left): (Option<Attempt>, _, _) = answers;
+        let (last, accepted, has_left): (Option<KeptAnswer>, _, _) = answers;
         let (pinged, was_fetched, was_reported): (Option<Timestamp>, bool, bool) = fetches;
         let (is_sending, source, deadline): (bool, _, Option<Timestamp>) = waits;
         let sending = is_sending && !reader.live.is_at_rest;

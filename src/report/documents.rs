@@ -27,14 +27,14 @@ pub struct DocumentView {
     pub sets: BTreeSet<Uri>,
     pub channels: BTreeSet<Topic>,
     /// Changes that were taken of a Change List on a change channel.
-    pub changes: Option<ListCounts>,
+    pub changes: Option<ListedAndTaken>,
     pub state: DocumentState,
     pub reason: Option<String>,
 }
 
 /// The entries of a Change List, and those of them that were taken to be told, or that count as such (C10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListCounts {
+pub struct ListedAndTaken {
     /// In the version that was read for them last.
     pub listed: usize,
     pub taken: usize,
@@ -133,7 +133,7 @@ fn unreadable_view(
 }
 
 /// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
-fn taken_of_change_list(reader: &StateReader<'_>, id: DocId) -> Result<Option<ListCounts>> {
+fn taken_of_change_list(reader: &StateReader<'_>, id: DocId) -> Result<Option<ListedAndTaken>> {
     let changes = reader.db.first(
         "SELECT coalesce(l.listed, 0), coalesce(l.taken, 0), l.fingerprint IS NOT DISTINCT FROM d.fingerprint, \
          d.size, d.modified, d.changed, d.inode FROM document d CROSS JOIN member m ON m.document = d.id \
@@ -141,7 +141,7 @@ fn taken_of_change_list(reader: &StateReader<'_>, id: DocId) -> Result<Option<Li
          WHERE d.id = ?1 AND d.presence <> 4 AND s.learned > 0 ORDER BY 2 LIMIT 1",
         id,
     )?;
-    let counts = |(listed, taken, is_read, stat): (_, _, bool, _)| ListCounts {
+    let counts = |(listed, taken, is_read, stat): (_, _, bool, _)| ListedAndTaken {
         listed,
         taken,
         unread: (!is_read).then_some(stat),
@@ -190,7 +190,7 @@ fn view_of_row(
         DocumentState::Missing => absent_since.map(|since| {
             let belief = match presence {
                 3 => ", accepted as deleted".to_owned(),
-                _ if live.is_mass || live.is_away(&view.path) => {
+                _ if live.is_mass || live.is_nested_away(&view.path) => {
                     format!(", suspended until `rsnotify accept {}`", plan.name)
                 }
                 _ => String::new(),

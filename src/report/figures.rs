@@ -13,7 +13,7 @@ use crate::report::status::BacklogOverflow;
 
 /// All figures.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Figures {
+pub struct MetricFigures {
     /// By source.
     pub holdings: BTreeMap<String, SourceFigures>,
     /// Hints of each source's tree.

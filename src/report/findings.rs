@@ -10,7 +10,7 @@ use resourcesync::uri::{Hub, Uri};
 
 use crate::report::status::{FindingGroup, MutedSet};
 use announce::state::Result;
-use announce::steps::findings::{self, EXAMPLES, FindingSubject, wrong_urls};
+use announce::steps::findings::{self, EXAMPLES, FindingPart, wrong_urls};
 
 /// Findings that are reported in words; of others, their number.
 const MAX_FINDINGS: usize = 100;
@@ -86,7 +86,7 @@ pub fn unacknowledged_in_words(reader: &StateReader<'_>) -> Result<(Vec<String>,
 /// Returns the findings about a set's channel.
 pub fn about_channel(reader: &StateReader<'_>, set: &Uri) -> Result<BTreeSet<Finding>> {
     let sql = "SELECT said FROM finding WHERE about = ?1 AND part = ?2";
-    let texts: Vec<String> = reader.db.all(sql, (set, FindingSubject::Channel as u8))?;
+    let texts: Vec<String> = reader.db.all(sql, (set, FindingPart::Channel as u8))?;
     let found = texts.iter().filter_map(|said| findings::parse(said));
     Ok(found.collect())
 }
@@ -97,7 +97,7 @@ pub fn muted_sets(reader: &StateReader<'_>) -> Result<Vec<MutedSet>> {
     for (plan, live) in reader.sources() {
         let found = reader.db.all::<Vec<(Uri, String)>>(
             "SELECT about, said FROM finding WHERE source = ?1 AND part = ?2 ORDER BY about, what",
-            (live.id, FindingSubject::Channel as u8),
+            (live.id, FindingPart::Channel as u8),
         )?;
         let found = found
             .into_iter()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use announce::plan::{EMBEDDED_NAME, PublishMode};
 use announce::steps::engine::StateReader;
-use announce::time::ClockReadings;
+use announce::time::StepClocks;
 use jiff::Timestamp;
 use resourcesync::capability::ChannelKind;
 use resourcesync::change_payload::ChangePayload;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::status::{ChannelView, HubView, WaitingDocument};
 use crate::report::{MAX_LISTED, channels, limited};
-use announce::state::{ChannelId, HubId, Result, StateError};
+use announce::state::{ChannelId, HubId, Result, StatementError};
 use announce::steps::change_log;
 use announce::steps::channels::channel;
 use announce::steps::cut::due_entries;
@@ -30,7 +30,7 @@ pub enum UnknownAccount {
     #[error("{0}")]
     Name(String),
     #[error(transparent)]
-    State(#[from] StateError),
+    State(#[from] StatementError),
 }
 
 /// The name of a hub on a channel in commands.
@@ -224,7 +224,7 @@ fn flight(
 /// never committed.
 fn next_changes(reader: &StateReader<'_>, of: &ChannelView, hub: HubId) -> Result<Vec<Entry>> {
     let mut live = reader.live.clone();
-    let now = ClockReadings::from(reader.now);
+    let now = StepClocks::from(reader.now);
     let step = Step::new(reader.db, reader.plan, &mut live, now);
     let Some(channel) = channel(&step, of.id)? else {
         return Ok(Vec::new());

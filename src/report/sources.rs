@@ -15,7 +15,7 @@ use resourcesync::document::Form;
 use crate::report::documents::{DocumentState, state_ignoring_due};
 use crate::report::figures::SourceFigures;
 use crate::report::status::{
-    AcceptableDeletions, BrokenView, MissingDirectory, MountStatus, SourceStatus,
+    AcceptableDeletions, BrokenCandidateView, MissingInDirectory, MountStatus, SourceStatus,
 };
 use crate::report::{findings, limited};
 use announce::state::Result;
@@ -148,7 +148,7 @@ pub fn holdings(
 
 /// Returns the first candidates that cannot be read (R3), and the number of the others: first those that lasted, each kind
 /// by how long it cannot be read.
-pub fn broken(reader: &StateReader<'_>) -> Result<(Vec<BrokenView>, usize)> {
+pub fn broken(reader: &StateReader<'_>) -> Result<(Vec<BrokenCandidateView>, usize)> {
     let mut all = Vec::new();
     let mut count = 0;
     for (plan, live) in reader.sources() {
@@ -162,7 +162,7 @@ pub fn broken(reader: &StateReader<'_>) -> Result<(Vec<BrokenView>, usize)> {
         troubles.truncate(MAX_BROKEN);
         for (path, uri, reason, since, known) in troubles {
             let mount = live.mounts.get(&path.mount);
-            all.push(BrokenView {
+            all.push(BrokenCandidateView {
                 source: plan.name.clone(),
                 path: mount.map_or_else(String::new, |mount| mount.text_of(&path.below)),
                 uri,
@@ -211,12 +211,12 @@ pub fn absent_mounts(live: &LiveSource) -> impl Iterator<Item = &PathBuf> {
 pub fn suspending_directories(
     reader: &StateReader<'_>,
     live: &LiveSource,
-) -> Result<Vec<MissingDirectory>> {
+) -> Result<Vec<MissingInDirectory>> {
     if !live.is_suspended() {
         return Ok(Vec::new());
     }
     missing_by_directory(reader, live, |path, is_accepted| {
-        !is_accepted && (live.is_mass || live.is_away(path))
+        !is_accepted && (live.is_mass || live.is_nested_away(path))
     })
 }
 
@@ -225,7 +225,7 @@ fn missing_by_directory(
     reader: &StateReader<'_>,
     live: &LiveSource,
     counts: impl Fn(&DocumentPath, bool) -> bool,
-) -> Result<Vec<MissingDirectory>> {
+) -> Result<Vec<MissingInDirectory>> {
     let mut directories = Vec::new();
     for (id, mount) in &live.mounts {
         let documents = reader.db.all::<Vec<(Arc<[u8]>, u8)>>(
@@ -241,7 +241,7 @@ fn missing_by_directory(
             of.1 += 1;
         }
         let found = found.into_iter().filter(|(_, (missing, _))| *missing > 0);
-        directories.extend(found.map(|(below, (missing, of))| MissingDirectory {
+        directories.extend(found.map(|(below, (missing, of))| MissingInDirectory {
             directory: mount.text_of(&below),
             missing,
             of,

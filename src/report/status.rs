@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use resourcesync::capability::{Capability, ChannelKind};
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
-use websub::hub::publication::{PublisherView, UnknownTokenRequests};
+use websub::hub::publication::{PublisherView, UnknownTokenCount};
 use websub::hub::subscriptions::view::{HubStatus, SubscriptionList};
 use websub::publisher::reason::{Refusal, RefusalKind};
 
-use crate::report::figures::Figures;
-use announce::delivery::Attempt;
+use crate::report::figures::MetricFigures;
+use announce::delivery::KeptAnswer;
 use announce::history::NotificationView;
 use announce::observation::UnreadableDirectory;
 use announce::plan::PublishMode;
@@ -65,11 +65,11 @@ pub struct Status {
     /// The publishers of `rsnotify hub`, whose part that serves subscribers is `embedded_hub`.
     pub publishers: Vec<PublisherView>,
     /// Requests with tokens that no publisher has, those sent last at the end.
-    pub unknown_tokens: Vec<UnknownTokenRequests>,
+    pub unknown_tokens: Vec<UnknownTokenCount>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
     /// cannot be read for longest. Without a daemon, only those that could not be read when their mount was first swept
     /// (R13).
-    pub broken: Vec<BrokenView>,
+    pub broken: Vec<BrokenCandidateView>,
     pub more_broken: usize,
     /// The first findings, and how many more.
     pub findings: Vec<String>,
@@ -86,7 +86,7 @@ pub struct Status {
     pub configuration: Option<ConfigurationStatus>,
     /// Figures that only the metrics show.
     #[serde(skip)]
-    pub figures: Figures,
+    pub figures: MetricFigures,
     /// Subscriptions, where they were asked for.
     #[serde(skip)]
     pub subscriptions: SubscriptionList,
@@ -171,7 +171,7 @@ pub struct RefusedConfiguration {
 
 /// A candidate that exists and cannot be read (R3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BrokenView {
+pub struct BrokenCandidateView {
     pub source: String,
     /// In the file system.
     pub path: String,
@@ -199,7 +199,7 @@ pub struct SourceStatus {
     pub without_document: Option<String>,
     pub missing: usize,
     /// While deletions are suspended, the directories with most of what is missing, and how many more there are.
-    pub missing_in: Vec<MissingDirectory>,
+    pub missing_in: Vec<MissingInDirectory>,
     pub more_missing_in: usize,
     pub broken: usize,
     pub mounts: Vec<MountStatus>,
@@ -207,13 +207,13 @@ pub struct SourceStatus {
 
 /// The missing documents of one directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissingDirectory {
+pub struct MissingInDirectory {
     pub directory: String,
     pub missing: usize,
     pub of: usize,
 }
 
-impl fmt::Display for MissingDirectory {
+impl fmt::Display for MissingInDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} in {}", self.missing, self.of, self.directory)
     }
@@ -224,7 +224,7 @@ impl fmt::Display for MissingDirectory {
 pub struct AcceptableDeletions {
     pub source: String,
     pub documents: usize,
-    pub directories: Vec<MissingDirectory>,
+    pub directories: Vec<MissingInDirectory>,
     /// The Capability Lists whose Resource Lists lack some, with these and those before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<(Uri, usize, usize)>,
@@ -316,7 +316,7 @@ pub struct HubView {
     #[serde(default)]
     pub hub_failure: Option<Refusal>,
     /// The last attempt, accepted or not.
-    pub last: Option<Attempt>,
+    pub last: Option<KeptAnswer>,
     /// The time of the last accepted notification.
     pub accepted: Option<Timestamp>,
     /// True if the topic was fetched after the last ping, false if not in time; nothing until either is known, and

@@ -40,7 +40,7 @@ pub fn unsaved_line(trouble: &str) -> String {
 
 /// Returns the line of `rsnotify hub`: the subscriptions, and the deliveries that are pending for them. `refused` is the
 /// reason why the configuration was not reloaded.
-pub fn hub_line(subscriptions: usize, owed: usize, refused: Option<&str>) -> String {
+pub fn public_hub_line(subscriptions: usize, owed: usize, refused: Option<&str>) -> String {
     let (subscriptions, owed) = (counted(subscriptions, "subscription"), grouped(owed));
     let mut parts = Vec::from_iter(refused.map(not_reloaded));
     parts.push(format!("{subscriptions}, deliveries owed: {owed}"));

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::tree::model::DirectoryId;
-use crate::tree::pending_hints::NameHints;
+use crate::tree::model::DirectoryNumber;
+use crate::tree::pending_hints::NameHint;
 use crate::tree::watches::NameWatch;
 use announce::observation::{Identity, Incomplete, RACY, Stat};
 
@@ -28,7 +28,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// One path that is a candidate file, possibly by a link.
 #[derive(Debug, Default)]
 pub struct CandidateFile {
-    pub directory: DirectoryId,
+    pub directory: DirectoryNumber,
     pub name: Arc<[u8]>,
     pub link: Option<Box<LinkTarget>>,
     pub last_read: Option<LastRead>,
@@ -95,7 +95,7 @@ struct Writing {
 }
 
 impl CandidateFile {
-    pub fn new(directory: DirectoryId, name: Arc<[u8]>) -> CandidateFile {
+    pub fn new(directory: DirectoryNumber, name: Arc<[u8]>) -> CandidateFile {
         CandidateFile {
             directory,
             name,
@@ -113,7 +113,7 @@ impl CandidateFile {
     /// its writer is done, it is not read.
     pub fn apply_hint(
         &mut self,
-        hint: NameHints,
+        hint: NameHint,
         now: Instant,
         open_writer: Duration,
     ) -> Option<Duration> {
@@ -335,7 +335,7 @@ mod tests {
 
     use crate::tree::file::{CandidateFile, EMPTY_GRACE};
     use crate::tree::model::Model;
-    use crate::tree::pending_hints::NameHints;
+    use crate::tree::pending_hints::NameHint;
     use announce::observation::{Incomplete, Stat};
 
     const OPEN_WRITER: Duration = Duration::from_secs(30);
@@ -346,8 +346,8 @@ mod tests {
         CandidateFile::new(root, b"a.xml".as_slice().into())
     }
 
-    fn hint(events: &[NameHints]) -> NameHints {
-        let mut hint = NameHints::default();
+    fn hint(events: &[NameHint]) -> NameHint {
+        let mut hint = NameHint::default();
         events.iter().for_each(|event| hint.merge(*event));
         hint
     }
@@ -365,12 +365,12 @@ mod tests {
 
     #[test]
     fn a_hint_says_whether_the_file_is_read_now_or_later() {
-        let (renamed, written) = (NameHints::RENAMED, NameHints::WRITTEN);
+        let (renamed, written) = (NameHint::RENAMED, NameHint::WRITTEN);
         for (events, want) in [
-            (&[written, NameHints::CLOSED][..], Some(Duration::ZERO)),
-            (&[NameHints::MOVED_IN], Some(Duration::ZERO)),
-            (&[NameHints::TOUCHED], Some(Duration::ZERO)),
-            (&[NameHints::UNCLEAR], Some(Duration::ZERO)),
+            (&[written, NameHint::CLOSED][..], Some(Duration::ZERO)),
+            (&[NameHint::MOVED_IN], Some(Duration::ZERO)),
+            (&[NameHint::TOUCHED], Some(Duration::ZERO)),
+            (&[NameHint::UNCLEAR], Some(Duration::ZERO)),
             (&[renamed], Some(Duration::from_millis(2))),
             (&[renamed, written], Some(Duration::from_secs(2))),
             (&[], None),
@@ -384,14 +384,14 @@ mod tests {
     fn a_writer_is_waited_for_until_it_closes_or_falls_silent() {
         let (mut file, now) = (file(), Instant::now());
         let second = Duration::from_secs(1);
-        file.apply_hint(NameHints::WRITTEN, now, OPEN_WRITER);
+        file.apply_hint(NameHint::WRITTEN, now, OPEN_WRITER);
         for (after, want) in [
             (second, Some((second, false))),
             (5 * second, Some((25 * second, true))),
             (OPEN_WRITER, None),
         ] {
             // Its times changing meanwhile says nothing about its end.
-            let next = file.apply_hint(NameHints::TOUCHED, now, OPEN_WRITER);
+            let next = file.apply_hint(NameHint::TOUCHED, now, OPEN_WRITER);
             assert_eq!(next, None);
             assert_eq!(file.writer_wait(now + after, OPEN_WRITER), want);
         }
@@ -449,7 +449,7 @@ mod tests {
         };
         let mut file = file();
         for want in [Some(EMPTY_GRACE), None] {
-            file.apply_hint(NameHints::CLOSED, Instant::now(), OPEN_WRITER);
+            file.apply_hint(NameHint::CLOSED, Instant::now(), OPEN_WRITER);
             assert_eq!(file.note_incomplete_read(Some(empty), wall), want);
         }
     }
@@ -469,7 +469,7 @@ mod tests {
     fn a_writer_whose_end_may_be_lost_is_not_waited_for() {
         let (mut file, now, wall) = (file(), Instant::now(), Timestamp::now());
         file.note_whole_read(stat(wall, OPEN_WRITER), wall);
-        file.apply_hint(NameHints::WRITTEN, now, OPEN_WRITER);
+        file.apply_hint(NameHint::WRITTEN, now, OPEN_WRITER);
         file.forget_writer();
         assert_eq!(file.writer_wait(now, OPEN_WRITER), None);
         assert!(!file.is_report_valid(&stat(wall, OPEN_WRITER), wall, true));

@@ -17,7 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use crate::tree::file_status;
-use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
+use crate::tree::pending_hints::{NameHint, PendingBatch, PendingHints};
 use crate::tree::watches::{WatchId, WatchMask};
 
 /// Room for some ten thousand events.
@@ -212,13 +212,13 @@ fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
     };
     let is_directory = happened.contains(ReadFlags::ISDIR);
     for (flag, event) in [
-        (ReadFlags::CREATE, NameHints::RENAMED),
-        (ReadFlags::MOVED_TO, NameHints::MOVED_IN),
-        (ReadFlags::DELETE, NameHints::RENAMED),
-        (ReadFlags::MOVED_FROM, NameHints::RENAMED),
-        (ReadFlags::MODIFY, NameHints::WRITTEN),
-        (ReadFlags::CLOSE_WRITE, NameHints::CLOSED),
-        (ReadFlags::ATTRIB, NameHints::TOUCHED),
+        (ReadFlags::CREATE, NameHint::RENAMED),
+        (ReadFlags::MOVED_TO, NameHint::MOVED_IN),
+        (ReadFlags::DELETE, NameHint::RENAMED),
+        (ReadFlags::MOVED_FROM, NameHint::RENAMED),
+        (ReadFlags::MODIFY, NameHint::WRITTEN),
+        (ReadFlags::CLOSE_WRITE, NameHint::CLOSED),
+        (ReadFlags::ATTRIB, NameHint::TOUCHED),
     ] {
         if happened.contains(flag) {
             pending.add_name(key, name.to_bytes(), event, is_directory);

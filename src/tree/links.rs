@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::tree::file::LinkTarget;
-use crate::tree::model::{DirectoryId, FileId, ListingState, Name, TreeEntry};
+use crate::tree::model::{DirectoryNumber, FileNumber, ListingState, Name, TreeEntry};
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
@@ -26,7 +26,7 @@ impl Observer<'_> {
     /// Takes note that a name is a link, whatever it leads to.
     pub fn update_link(
         &mut self,
-        id: DirectoryId,
+        id: DirectoryNumber,
         name: &[u8],
         depth: Option<Depth>,
     ) -> Option<TreeEntry> {
@@ -74,7 +74,12 @@ impl Observer<'_> {
     }
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
-    fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) -> TreeEntry {
+    fn update_dead_link(
+        &mut self,
+        id: DirectoryNumber,
+        name: &[u8],
+        entry: TreeEntry,
+    ) -> TreeEntry {
         if self.model.entry(id, name) != Some(entry) {
             self.remove_name(id, name);
         }
@@ -85,7 +90,7 @@ impl Observer<'_> {
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
-    fn exceeds_link_limit(&mut self, id: DirectoryId, link: &Path) -> bool {
+    fn exceeds_link_limit(&mut self, id: DirectoryNumber, link: &Path) -> bool {
         let Some(directory) = self.model.directory(id) else {
             return true;
         };
@@ -117,7 +122,7 @@ impl Observer<'_> {
 
     /// Returns the path of the directory above this one that is the same directory: a circle, wherever the link is that
     /// led here.
-    pub fn same_directory_above(&self, id: DirectoryId, identity: Identity) -> Option<PathBuf> {
+    pub fn same_directory_above(&self, id: DirectoryNumber, identity: Identity) -> Option<PathBuf> {
         let above = self.model.directory(id)?.parent?;
         let same = self.model.same_on_path(above, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
@@ -126,7 +131,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a directory stands above itself.
-    pub fn cut_circle(&mut self, id: DirectoryId, directory: PathBuf, above: PathBuf) {
+    pub fn cut_circle(&mut self, id: DirectoryNumber, directory: PathBuf, above: PathBuf) {
         self.unwatch(id);
         let Some(known) = self.model.directory_mut(id) else {
             return;
@@ -145,7 +150,7 @@ impl Observer<'_> {
     }
 
     /// Takes note of where a link to a file ends, and has that watched, so that a rewrite there is noticed at once.
-    fn set_target(&mut self, id: FileId, link: &Path, identity: Identity) {
+    fn set_target(&mut self, id: FileNumber, link: &Path, identity: Identity) {
         let Some(file) = self.model.file(id) else {
             return;
         };
@@ -164,7 +169,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a file is no link, or none to where it led.
-    pub fn forget_target(&mut self, id: FileId) {
+    pub fn forget_target(&mut self, id: FileNumber) {
         let target = self.model.file_mut(id).and_then(|file| file.link.take());
         if let Some(target) = target
             && let Some(link) = self.model.name_of(id)
@@ -206,7 +211,7 @@ impl Observer<'_> {
     }
 
     /// Takes note whether a file may be written without an event here: by another name, or where it is mounted from.
-    pub fn note_silent(&mut self, id: FileId, is_silent: bool) {
+    pub fn note_silent(&mut self, id: FileNumber, is_silent: bool) {
         if !is_silent {
             self.silent.remove(&id);
         } else if self.silent.len() < MAX_SILENT {
@@ -215,7 +220,7 @@ impl Observer<'_> {
     }
 
     /// Returns true if a file is there now with other stat data than it was read with.
-    fn has_file_changed(&self, id: FileId) -> bool {
+    fn has_file_changed(&self, id: FileNumber) -> bool {
         let status = self.model.file(id).and_then(|file| {
             let path = self.path_of_name(file.directory, &file.name)?;
             Some((file, file_status::of_path(&path).ok()?))

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::diagnostics::machine::{AccessFailure, access_remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileSystemTraits, file_system};
-use crate::tree::model::{DirectoryId, ListingState};
+use crate::tree::model::{DirectoryNumber, ListingState};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
@@ -41,7 +41,7 @@ pub struct TreeMount {
     pub id: MountId,
     pub directory: PathBuf,
     pub published: MountUrlPath,
-    pub root: DirectoryId,
+    pub root: DirectoryNumber,
     /// Identity of the root while it is there.
     pub found: Option<Identity>,
     /// Time when it was found, by the exact clock.
@@ -96,7 +96,7 @@ pub enum UnmetFile {
 impl TreeMount {
     pub fn new(
         plan: &MountPlan,
-        root: DirectoryId,
+        root: DirectoryNumber,
         unmet: HashMap<Arc<[u8]>, UnmetFile>,
     ) -> TreeMount {
         TreeMount {
@@ -311,7 +311,7 @@ const MAX_NAMED: usize = 1_000;
 /// The directories of a mount that could not be read.
 #[derive(Debug, Default)]
 pub struct UnreadableDirectories {
-    pub denials: BTreeMap<DirectoryId, UnreadableRetry>,
+    pub denials: BTreeMap<DirectoryNumber, UnreadableRetry>,
     /// True if the last report is outdated.
     is_outdated: bool,
 }
@@ -326,7 +326,7 @@ pub struct UnreadableRetry {
 
 impl UnreadableDirectories {
     /// Takes note that a directory could not be read. Returns true unless that is so once more.
-    fn add(&mut self, id: DirectoryId, mut directory: UnreadableDirectory) -> bool {
+    fn add(&mut self, id: DirectoryNumber, mut directory: UnreadableDirectory) -> bool {
         let mut tries = 0;
         let before = self.denials.remove(&id);
         if let Some(before) = &before {
@@ -345,22 +345,22 @@ impl UnreadableDirectories {
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
-    pub fn remove(&mut self, id: DirectoryId) -> bool {
+    pub fn remove(&mut self, id: DirectoryNumber) -> bool {
         let was_denied = self.denials.remove(&id).is_some();
         self.is_outdated |= was_denied;
         was_denied
     }
 
     /// Returns the directories to try again.
-    pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectoryId> {
-        let is_due = move |(_, it): &(&DirectoryId, &UnreadableRetry)| it.retry_at <= now;
+    pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectoryNumber> {
+        let is_due = move |(_, it): &(&DirectoryNumber, &UnreadableRetry)| it.retry_at <= now;
         self.denials.iter().filter(is_due).map(|(id, _)| *id)
     }
 }
 
 impl Observer<'_> {
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
-    pub fn mark_unreadable(&mut self, id: DirectoryId, path: &Path, error: Errno) {
+    pub fn mark_unreadable(&mut self, id: DirectoryNumber, path: &Path, error: Errno) {
         let Some(directory) = self.model.directory_mut(id) else {
             return;
         };
@@ -400,7 +400,7 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub fn end_unreadable(&mut self, id: DirectoryId, at: usize) {
+    pub fn end_unreadable(&mut self, id: DirectoryNumber, at: usize) {
         if self.mounts[at].unreadable.remove(id) {
             self.sweep_soon(at);
         }

@@ -11,7 +11,7 @@ use crate::tree::lock;
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::tree::pending_hints::{NameHints, PendingBatch, PendingHints};
+use crate::tree::pending_hints::{NameHint, PendingBatch, PendingHints};
 use crate::tree::watches::WatchId;
 
 /// True if the system says when a file that was written is closed.
@@ -21,19 +21,19 @@ const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 type Keys = HashMap<PathBuf, WatchId>;
 
 #[derive(Debug)]
-pub struct NotifyBackend {
+pub struct NotifyCrateBackend {
     watcher: RecommendedWatcher,
     keys: Arc<Mutex<Keys>>,
     paths: HashMap<WatchId, PathBuf>,
     next: i32,
 }
 
-impl NotifyBackend {
-    pub fn start(hints: &Arc<PendingHints>) -> Result<NotifyBackend, notify::Error> {
+impl NotifyCrateBackend {
+    pub fn start(hints: &Arc<PendingHints>) -> Result<NotifyCrateBackend, notify::Error> {
         let keys = Arc::<Mutex<Keys>>::default();
         let (hints, known) = (Arc::clone(hints), Arc::clone(&keys));
         let read = move |event| merge(event, &hints, &known);
-        Ok(NotifyBackend {
+        Ok(NotifyCrateBackend {
             watcher: notify::recommended_watcher(read)?,
             keys,
             paths: HashMap::new(),
@@ -80,23 +80,23 @@ fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mute
     // Whether a watched directory itself was touched, moved, or is gone.
     let mut is_about_itself = !SAYS_CLOSED;
     let happened = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => NameHints::CLOSED,
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => NameHint::CLOSED,
         EventKind::Access(_) => return,
-        _ if !SAYS_CLOSED => NameHints::UNCLEAR,
-        EventKind::Create(_) => NameHints::RENAMED,
-        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => NameHints::MOVED_IN,
+        _ if !SAYS_CLOSED => NameHint::UNCLEAR,
+        EventKind::Create(_) => NameHint::RENAMED,
+        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => NameHint::MOVED_IN,
         EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => {
             is_about_itself = true;
-            NameHints::RENAMED
+            NameHint::RENAMED
         }
         // It repeats the two above.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => return,
-        EventKind::Modify(ModifyKind::Data(_)) => NameHints::WRITTEN,
+        EventKind::Modify(ModifyKind::Data(_)) => NameHint::WRITTEN,
         EventKind::Modify(ModifyKind::Metadata(_)) => {
             is_about_itself = true;
-            NameHints::TOUCHED
+            NameHint::TOUCHED
         }
-        EventKind::Modify(_) | EventKind::Any | EventKind::Other => NameHints::UNCLEAR,
+        EventKind::Modify(_) | EventKind::Any | EventKind::Other => NameHint::UNCLEAR,
     };
     let keys = lock(keys);
     hints.merge(|pending| {

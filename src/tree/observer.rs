@@ -14,12 +14,12 @@ use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Observat
 use jiff::Timestamp;
 use rustix::fs::FileType;
 
-use crate::tree::model::{DirectoryId, FileId, Model, Name, TreeEntry, join};
+use crate::tree::model::{DirectoryNumber, FileNumber, Model, Name, TreeEntry, join};
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::nested_directories::MOUNT_TABLE;
-use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints};
+use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHint};
 use crate::tree::read_file::explain;
-use crate::tree::sweep::{Depth, Sweep, WorkQueue};
+use crate::tree::sweep::{Depth, Sweep, UrgentWorkQueue};
 use crate::tree::watches::{NameWatchReason, SystemLimit, WatchId, Watches};
 use crate::tree::{KnownFiles, TreeNotice, TreeReport, TreeSettings, WatchMode, file_status};
 
@@ -38,12 +38,12 @@ pub struct Observer<'a> {
     /// The link that was rechecked last.
     pub rechecked_link: Option<Name>,
     /// Files that may be written without an event, a bounded number.
-    pub silent: HashSet<FileId>,
+    pub silent: HashSet<FileNumber>,
     /// The mounts, by their position in the settings.
     pub mounts: Vec<TreeMount>,
     /// Time of the next check of mounts and links.
     pub heartbeat: Instant,
-    pub queue: WorkQueue,
+    pub queue: UrgentWorkQueue,
     pub mount_table: Option<File>,
     pub reports: ReportSender<'a>,
 }
@@ -73,7 +73,7 @@ impl<'a> Observer<'a> {
             silent: HashSet::new(),
             mounts,
             heartbeat: Instant::now(),
-            queue: WorkQueue::default(),
+            queue: UrgentWorkQueue::default(),
             mount_table: File::open(MOUNT_TABLE).ok(),
             reports: ReportSender {
                 receiver: Box::new(report),
@@ -142,7 +142,7 @@ impl<'a> Observer<'a> {
 
     fn has_work(&self) -> bool {
         let mut sweeps = self.mounts.iter().filter_map(|mount| mount.sweep.as_ref());
-        let WorkQueue {
+        let UrgentWorkQueue {
             directories,
             files,
             questions,
@@ -269,7 +269,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
-    pub fn recheck_directory(&mut self, id: DirectoryId) {
+    pub fn recheck_directory(&mut self, id: DirectoryNumber) {
         self.unwatch(id);
         let Some(directory) = self.model.directory(id) else {
             return;
@@ -281,7 +281,7 @@ impl<'a> Observer<'a> {
             }
             Some(parent) => {
                 let name = Arc::clone(&directory.name);
-                self.check_name(parent, &name, NameHints::RENAMED);
+                self.check_name(parent, &name, NameHint::RENAMED);
             }
         }
     }
@@ -369,12 +369,12 @@ impl<'a> Observer<'a> {
     }
 
     /// Returns the candidate at a path, looked up by name if it is not known yet.
-    fn file_at(&mut self, at: usize, below: &[u8]) -> Option<FileId> {
+    fn file_at(&mut self, at: usize, below: &[u8]) -> Option<FileNumber> {
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
         let below = |id, name: &[u8]| self.model.entry(id, name)?.directory();
         let directory = names.try_fold(self.mounts[at].root, below)?;
-        self.check_name(directory, last, NameHints::UNCLEAR);
+        self.check_name(directory, last, NameHint::UNCLEAR);
         self.model.entry(directory, last)?.file()
     }
 }

@@ -17,7 +17,7 @@ const MAX_STRANGERS: usize = 4096;
 
 /// An event about a name, or all events since it was checked last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NameHints {
+pub struct NameHint {
     /// True if the name may stand for something else now.
     pub renamed: bool,
     /// True if the last event about a writer was that it closed the file, or renamed it into place; false if it wrote.
@@ -26,44 +26,44 @@ pub struct NameHints {
     pub unclear: bool,
 }
 
-impl NameHints {
+impl NameHint {
     /// The name may stand for something else: it is new, by `open`, `mkdir` or a link, or was deleted or renamed.
-    pub const RENAMED: NameHints = NameHints {
+    pub const RENAMED: NameHint = NameHint {
         renamed: true,
-        ..NameHints::NONE
+        ..NameHint::NONE
     };
 
     /// Something complete was renamed to it.
-    pub const MOVED_IN: NameHints = NameHints {
+    pub const MOVED_IN: NameHint = NameHint {
         is_complete: Some(true),
-        ..NameHints::RENAMED
+        ..NameHint::RENAMED
     };
 
     /// Its content changes.
-    pub const WRITTEN: NameHints = NameHints {
+    pub const WRITTEN: NameHint = NameHint {
         is_complete: Some(false),
-        ..NameHints::NONE
+        ..NameHint::NONE
     };
 
     /// A writer is done.
-    pub const CLOSED: NameHints = NameHints {
+    pub const CLOSED: NameHint = NameHint {
         is_complete: Some(true),
-        ..NameHints::NONE
+        ..NameHint::NONE
     };
 
     /// Its permissions, owner, times or number of links changed.
-    pub const TOUCHED: NameHints = NameHints {
+    pub const TOUCHED: NameHint = NameHint {
         touched: true,
-        ..NameHints::NONE
+        ..NameHint::NONE
     };
 
     /// Something may have happened, and its writer may be done or not.
-    pub const UNCLEAR: NameHints = NameHints {
+    pub const UNCLEAR: NameHint = NameHint {
         unclear: true,
-        ..NameHints::NONE
+        ..NameHint::NONE
     };
 
-    const NONE: NameHints = NameHints {
+    const NONE: NameHint = NameHint {
         renamed: false,
         is_complete: None,
         touched: false,
@@ -71,7 +71,7 @@ impl NameHints {
     };
 
     /// Adds a later event. The last one about a writer counts, and none from before the name stood for something else.
-    pub fn merge(&mut self, event: NameHints) {
+    pub fn merge(&mut self, event: NameHint) {
         let before = self.is_complete.filter(|_| !event.renamed);
         self.is_complete = event.is_complete.or(before);
         self.renamed |= event.renamed;
@@ -83,7 +83,7 @@ impl NameHints {
 /// All events in a directory since it was checked last.
 #[derive(Debug, Default)]
 pub struct DirectoryHints {
-    pub names: HashMap<Box<[u8]>, NameHints>,
+    pub names: HashMap<Box<[u8]>, NameHint>,
     /// True if something happened to names that can be neither candidates nor directories.
     pub other: bool,
     /// True if the directory itself was moved, deleted, unmounted, or its watch ended.
@@ -205,7 +205,7 @@ impl PendingBatch {
     }
 
     /// Adds an event about a name in a watched directory.
-    pub fn add_name(&mut self, key: WatchId, name: &[u8], event: NameHints, is_directory: bool) {
+    pub fn add_name(&mut self, key: WatchId, name: &[u8], event: NameHint, is_directory: bool) {
         let changes_names = event.renamed || event.unclear;
         let watched = self.watched.get(&key);
         let is_named = watched.is_some_and(|it| it.named.contains_key(name));
@@ -226,30 +226,30 @@ impl PendingBatch {
         } else {
             directory_hints.names.insert(name.into(), event);
         }
-        self.is_news |= event != NameHints::WRITTEN;
+        self.is_news |= event != NameHint::WRITTEN;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NameHints, PendingHints};
+    use super::{NameHint, PendingHints};
     use crate::tree::watches::WatchId;
     use announce::candidates::CandidateGlobs;
     use announce::plan::DEFAULT_INCLUDE;
 
     #[test]
     fn the_last_of_written_and_closed_wins() {
-        let (written, closed) = (NameHints::WRITTEN, NameHints::CLOSED);
-        let (renamed, moved_in) = (NameHints::RENAMED, NameHints::MOVED_IN);
+        let (written, closed) = (NameHint::WRITTEN, NameHint::CLOSED);
+        let (renamed, moved_in) = (NameHint::RENAMED, NameHint::MOVED_IN);
         for (happened, want) in [
             (&[renamed, written][..], Some(false)),
             (&[renamed, written, closed], Some(true)),
             (&[written, closed, written], Some(false)),
             (&[written, moved_in], Some(true)),
             (&[written, renamed], None),
-            (&[written, NameHints::TOUCHED], Some(false)),
+            (&[written, NameHint::TOUCHED], Some(false)),
         ] {
-            let mut hint = NameHints::default();
+            let mut hint = NameHint::default();
             for &it in happened {
                 hint.merge(it);
             }
@@ -284,12 +284,12 @@ mod tests {
         let add = |name: &[u8], happened| {
             hints.merge(|pending| pending.add_name(key, name, happened, false));
         };
-        for happened in [NameHints::WRITTEN, NameHints::CLOSED, NameHints::TOUCHED] {
+        for happened in [NameHint::WRITTEN, NameHint::CLOSED, NameHint::TOUCHED] {
             add(b"access.log", happened);
             add(b".a.xml.Xy12Zq", happened);
         }
         assert!(hints.take(None).directories.is_empty());
-        add(b"..data", NameHints::MOVED_IN);
+        add(b"..data", NameHint::MOVED_IN);
         let taken = &hints.take(None).directories[&key];
         assert!(taken.other && taken.names.is_empty());
     }

@@ -9,7 +9,7 @@ use announce::event::Event;
 use announce::observation::{DocumentPath, Incomplete, Look};
 
 use crate::tree::TreeReport;
-use crate::tree::model::{DirectoryId, FileId};
+use crate::tree::model::{DirectoryNumber, FileNumber};
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::observer::Observer;
 
@@ -22,12 +22,12 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// it is taken.
 #[derive(Debug)]
 pub struct Sweep {
-    pub directories: VecDeque<DirectoryId>,
+    pub directories: VecDeque<DirectoryNumber>,
     /// Files to be read before the sweep is done.
-    pub files: VecDeque<FileId>,
+    pub files: VecDeque<FileNumber>,
     /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
     /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
-    pub unsettled: VecDeque<(FileId, Instant)>,
+    pub unsettled: VecDeque<(FileNumber, Instant)>,
     /// Number of candidates met.
     pub met: u64,
     pub started: Instant,
@@ -49,7 +49,7 @@ impl Sweep {
     }
 
     /// Begins with a root, be it again: what is still to be read is read.
-    pub fn begin(&mut self, root: DirectoryId) {
+    pub fn begin(&mut self, root: DirectoryNumber) {
         self.directories = VecDeque::from([root]);
         (self.met, self.reported) = (0, Instant::now());
     }
@@ -172,23 +172,23 @@ pub enum Depth {
 
 /// Directories and files that go before any sweep, files whose time is still to come, and questions, which come last.
 #[derive(Debug, Default)]
-pub struct WorkQueue {
-    pub directories: VecDeque<DirectoryId>,
-    depths: HashMap<DirectoryId, Depth>,
-    pub files: VecDeque<FileId>,
+pub struct UrgentWorkQueue {
+    pub directories: VecDeque<DirectoryNumber>,
+    depths: HashMap<DirectoryNumber, Depth>,
+    pub files: VecDeque<FileNumber>,
     /// The files in `files` that still exist and still wait.
-    waiting_files: HashSet<FileId>,
+    waiting_files: HashSet<FileNumber>,
     /// When files are queued without a hint.
-    pub times: BTreeSet<(Instant, FileId)>,
+    pub times: BTreeSet<(Instant, FileNumber)>,
     /// The same by file.
-    due: HashMap<FileId, Instant>,
+    due: HashMap<FileNumber, Instant>,
     /// Paths to explain when there is nothing else to do.
     pub questions: VecDeque<DocumentPath>,
 }
 
-impl WorkQueue {
+impl UrgentWorkQueue {
     /// Queues a directory, or makes the listing that it waits for deeper.
-    pub fn push_directory(&mut self, id: DirectoryId, depth: Depth) {
+    pub fn push_directory(&mut self, id: DirectoryNumber, depth: Depth) {
         if let Some(queued) = self.depths.get_mut(&id) {
             *queued = depth.max(*queued);
         } else {
@@ -197,14 +197,14 @@ impl WorkQueue {
         }
     }
 
-    pub fn push_file(&mut self, id: FileId) {
+    pub fn push_file(&mut self, id: FileNumber) {
         if self.waiting_files.insert(id) {
             self.files.push_back(id);
         }
     }
 
     /// Queues a file at some time, in place of any other time set for it.
-    pub fn push_file_after(&mut self, id: FileId, after: Duration) {
+    pub fn push_file_after(&mut self, id: FileNumber, after: Duration) {
         self.clear_timer(id);
         let at = Instant::now() + after;
         self.due.insert(id, at);
@@ -212,7 +212,7 @@ impl WorkQueue {
     }
 
     /// Forgets the time at which a file was to be queued.
-    pub fn clear_timer(&mut self, id: FileId) {
+    pub fn clear_timer(&mut self, id: FileNumber) {
         if let Some(at) = self.due.remove(&id) {
             self.times.remove(&(at, id));
         }
@@ -229,24 +229,24 @@ impl WorkQueue {
     }
 
     /// Takes the next directory to list.
-    pub fn pop_directory(&mut self) -> Option<(DirectoryId, Depth)> {
+    pub fn pop_directory(&mut self) -> Option<(DirectoryNumber, Depth)> {
         let depths = &mut self.depths;
         let mut ids = std::iter::from_fn(|| self.directories.pop_front());
         ids.find_map(|id| Some((id, depths.remove(&id)?)))
     }
 
     /// Takes the next file to read.
-    pub fn pop_file(&mut self) -> Option<FileId> {
+    pub fn pop_file(&mut self) -> Option<FileNumber> {
         std::iter::from_fn(|| self.files.pop_front()).find(|id| self.waiting_files.remove(id))
     }
 
     /// Forgets a directory that is gone: its number may be used again.
-    pub fn forget_directory(&mut self, id: DirectoryId) {
+    pub fn forget_directory(&mut self, id: DirectoryNumber) {
         self.depths.remove(&id);
     }
 
     /// Forgets a file that is gone: its number may be used again.
-    pub fn forget_file(&mut self, id: FileId) {
+    pub fn forget_file(&mut self, id: FileNumber) {
         self.waiting_files.remove(&id);
         self.clear_timer(id);
     }
@@ -260,10 +260,10 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use crate::tree::TreeReport;
-    use crate::tree::model::{DirectoryId, FileId};
+    use crate::tree::model::{DirectoryNumber, FileNumber};
     use crate::tree::mount::UnmetFile;
     use crate::tree::observer::Observer;
-    use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, WorkQueue};
+    use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, UrgentWorkQueue};
     use crate::tree::tests::observer;
     use announce::event::Event;
     use announce::observation::{Incomplete, Look};
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_directory_waits_once_and_as_deep_as_was_asked() {
-        let (mut queue, root) = (WorkQueue::default(), DirectoryId(0));
+        let (mut queue, root) = (UrgentWorkQueue::default(), DirectoryNumber(0));
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
         assert_eq!(queue.pop_directory(), Some((root, Depth::Subtree)));
@@ -381,7 +381,11 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_not_taken_for_another_with_its_number() {
-        let (mut queue, file, directory) = (WorkQueue::default(), FileId(0), DirectoryId(0));
+        let (mut queue, file, directory) = (
+            UrgentWorkQueue::default(),
+            FileNumber(0),
+            DirectoryNumber(0),
+        );
         queue.push_directory(directory, Depth::Subtree);
         queue.forget_directory(directory);
         queue.push_directory(directory, Depth::Directory);
@@ -397,8 +401,8 @@ mod tests {
 
     #[test]
     fn only_the_last_time_set_for_a_file_counts() {
-        let [first, second] = [FileId(0), FileId(1)];
-        let mut queue = WorkQueue::default();
+        let [first, second] = [FileNumber(0), FileNumber(1)];
+        let mut queue = UrgentWorkQueue::default();
         let later = Duration::from_secs(60);
         queue.push_file_after(first, Duration::ZERO);
         queue.push_file_after(first, later);

@@ -13,10 +13,10 @@ use crate::tree::lock;
 
 use crate::tree::file::CandidateFile;
 use crate::tree::file_status::ALL_WRITE_HERE;
-use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::notify::NotifyBackend;
+use crate::tree::model::{DirectoryNumber, FileNumber};
+use crate::tree::notify::NotifyCrateBackend;
 use crate::tree::observer::Observer;
-use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHints, PendingHints};
+use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHint, PendingHints};
 use crate::tree::{TreeError, TreeNotice, TreeSettings, WatchMode};
 
 #[cfg(target_os = "linux")]
@@ -33,7 +33,7 @@ pub type NameWatch = (WatchId, Box<[u8]>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameWatchReason {
     /// A link to a file ends there.
-    Link(FileId),
+    Link(FileNumber),
     /// The root of this mount has that name.
     Mount(usize),
 }
@@ -49,7 +49,7 @@ pub enum WatchMask {
 /// The meaning of a watch. A directory that is reached by several paths has one watch.
 #[derive(Debug, Default)]
 pub struct WatchPurpose {
-    pub directories: Vec<DirectoryId>,
+    pub directories: Vec<DirectoryNumber>,
     pub named: HashMap<Box<[u8]>, Vec<NameWatchReason>>,
     /// Events that the backend was asked for; more than are needed, if some were given up.
     asked: Option<WatchMask>,
@@ -58,8 +58,8 @@ pub struct WatchPurpose {
 impl WatchPurpose {
     /// Returns the hints about the names that matter for themselves. An event about the directory itself, or too many to
     /// tell apart, may concern each of them.
-    pub fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(NameWatchReason, NameHints)> {
-        let lost = (hints.itself || hints.everything).then_some(&NameHints::RENAMED);
+    pub fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(NameWatchReason, NameHint)> {
+        let lost = (hints.itself || hints.everything).then_some(&NameHint::RENAMED);
         let hinted = self.named.iter().filter_map(|(name, all)| {
             let hint = *hints.names.get(name).or(lost)?;
             Some(all.iter().map(move |named| (*named, hint)))
@@ -90,7 +90,7 @@ enum Backend {
     None,
     #[cfg(target_os = "linux")]
     Inotify(Inotify),
-    Notify(NotifyBackend),
+    Notify(NotifyCrateBackend),
 }
 
 impl Watches {
@@ -117,7 +117,7 @@ impl Watches {
             },
             #[cfg(not(target_os = "linux"))]
             WatchMode::Inotify => return failed("inotify", "this system has none".into()),
-            _ => match NotifyBackend::start(hints) {
+            _ => match NotifyCrateBackend::start(hints) {
                 Ok(notify) => Backend::Notify(notify),
                 Err(source) => return failed("notify", source.into()),
             },
@@ -167,7 +167,7 @@ impl Watches {
     }
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
-    pub fn add(&mut self, path: &Path, follow: bool, id: DirectoryId) -> io::Result<WatchId> {
+    pub fn add(&mut self, path: &Path, follow: bool, id: DirectoryNumber) -> io::Result<WatchId> {
         let key = self.add_to_backend(path, follow, WatchMask::NamesAndContent)?;
         let mut pending = lock(&self.hints.pending);
         let watched = pending.watched.entry(key).or_default();
@@ -203,7 +203,7 @@ impl Watches {
         Some((key, name.into()))
     }
 
-    pub fn remove(&mut self, key: WatchId, directory: DirectoryId) {
+    pub fn remove(&mut self, key: WatchId, directory: DirectoryNumber) {
         self.remove_purpose(key, |watched| {
             watched.directories.retain(|it| *it != directory);
         });
@@ -302,7 +302,7 @@ impl Observer<'_> {
     }
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
-    pub fn watch(&mut self, id: DirectoryId, path: &Path, at: usize) {
+    pub fn watch(&mut self, id: DirectoryNumber, path: &Path, at: usize) {
         let gives_hints = self.mount_gives_hints(at);
         let Some(directory) = self.model.directory(id).filter(|_| gives_hints) else {
             return;
@@ -353,7 +353,7 @@ impl Observer<'_> {
         self.sweep_soon(at);
     }
 
-    pub fn unwatch(&mut self, id: DirectoryId) {
+    pub fn unwatch(&mut self, id: DirectoryNumber) {
         if let Some(directory) = self.model.directory_mut(id)
             && let Some(key) = directory.watch.take()
         {
@@ -458,7 +458,7 @@ impl fmt::Display for SystemLimit {
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::pending_hints::{DirectoryHints, NameHints};
+    use crate::tree::pending_hints::{DirectoryHints, NameHint};
     use crate::tree::watches::{NameWatchReason, SystemLimit, WatchPurpose};
 
     #[test]
@@ -471,15 +471,12 @@ mod tests {
         assert_eq!(watched.hints_of_names(&hints), []);
         hints
             .names
-            .insert(b"root".as_slice().into(), NameHints::UNCLEAR);
-        assert_eq!(watched.hints_of_names(&hints), [(root, NameHints::UNCLEAR)]);
+            .insert(b"root".as_slice().into(), NameHint::UNCLEAR);
+        assert_eq!(watched.hints_of_names(&hints), [(root, NameHint::UNCLEAR)]);
         hints.itself = true;
         let mut all = watched.hints_of_names(&hints);
         all.sort_by_key(|(named, _)| *named == link);
-        assert_eq!(
-            all,
-            [(root, NameHints::UNCLEAR), (link, NameHints::RENAMED)]
-        );
+        assert_eq!(all, [(root, NameHint::UNCLEAR), (link, NameHint::RENAMED)]);
     }
 
     #[test]

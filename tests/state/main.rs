@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use announce::delivery::Attempt;
+use announce::delivery::KeptAnswer;
 use announce::observation::MountId;
 use announce::state::hub::SavedRelayReader;
 use announce::state::open::is_in_use;
@@ -293,7 +293,7 @@ fn attempts_are_read_as_they_were_written() {
         (Some(403), "who are you?", Some(refused)),
         (None, "", Some(unanswered)),
     ] {
-        let attempt = Attempt {
+        let attempt = KeptAnswer {
             at: time(20),
             seq: 10,
             status,
@@ -301,7 +301,7 @@ fn attempts_are_read_as_they_were_written() {
             refusal,
         };
         let text = serde_json::to_string(&attempt).unwrap();
-        let read = Db(&connection).first::<Option<Attempt>>("SELECT ?1", text);
+        let read = Db(&connection).first::<Option<KeptAnswer>>("SELECT ?1", text);
         assert_eq!(read.unwrap(), Some(Some(attempt)));
     }
 }

@@ -1,6 +1,6 @@
 //! Submissions to hubs and message brokers, and the state of those that do not accept.
 //!
-//! [`HubQueue`] decides which of a hub's submissions may be sent (R23), [`Attempt`] is the part of an answer that is
+//! [`HubQueue`] decides which of a hub's submissions may be sent (R23), [`KeptAnswer`] is the part of an answer that is
 //! kept. `websub` makes requests and judges answers.
 //!
 //! A failing hub is tried with one submission at a time. Its first answer that is no failure ends the outage, and
@@ -125,7 +125,7 @@ impl Submission {
 
 /// The last attempt at one hub on one channel, whether it accepted or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct KeptAnswer {
     pub at: Timestamp,
     /// The number of the notification that was submitted.
     pub seq: u64,
@@ -138,15 +138,15 @@ pub struct Attempt {
 }
 
 /// Reads the column of an account that has its last one.
-impl FromRow for Option<Attempt> {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<Attempt>> {
+impl FromRow for Option<KeptAnswer> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<KeptAnswer>> {
         let last: Option<String> = row.read()?;
         Ok(last.and_then(|last| serde_json::from_str(&last).ok()))
     }
 }
 
-impl Attempt {
-    pub fn new(seq: u64, answer: &Answer, refusal: Option<Refusal>, at: Timestamp) -> Attempt {
+impl KeptAnswer {
+    pub fn new(seq: u64, answer: &Answer, refusal: Option<Refusal>, at: Timestamp) -> KeptAnswer {
         let (status, excerpt) = match answer {
             Answer::Status {
                 status, excerpt, ..
@@ -154,7 +154,7 @@ impl Attempt {
             Answer::Failed(_) | Answer::Receipts => (None, String::new()),
             Answer::BrokerError { excerpt, .. } => (None, printable(excerpt)),
         };
-        Attempt {
+        KeptAnswer {
             at,
             seq,
             status,
@@ -566,7 +566,7 @@ mod tests {
             credentials: None,
         };
         let refusal = Refusal::new(RefusalKind::NotAllowed, &"\u{7}x".repeat(100_000), true);
-        let attempt = Attempt::new(1, &answer, Some(refusal), Timestamp::UNIX_EPOCH);
+        let attempt = KeptAnswer::new(1, &answer, Some(refusal), Timestamp::UNIX_EPOCH);
         let reason = attempt.refusal.unwrap().reason;
         for (text, begins) in [(attempt.excerpt, " [2Jüü"), (reason, " x x x")] {
             assert_eq!(text.chars().count(), MAX_EXCERPT);
@@ -587,7 +587,7 @@ mod tests {
             (failed, Some(RefusalKind::NoAnswer), "no answer"),
         ] {
             let refusal = refusal.map(|kind| Refusal::new(kind, "", false));
-            let attempt = Attempt::new(1, &answer, refusal, Timestamp::UNIX_EPOCH);
+            let attempt = KeptAnswer::new(1, &answer, refusal, Timestamp::UNIX_EPOCH);
             assert_eq!(attempt.answer(), want);
         }
     }
@@ -602,7 +602,7 @@ mod tests {
             (Some(200), "hub.mode=denied", None),
             (None, "no such queue", None),
         ] {
-            let attempt = Attempt {
+            let attempt = KeptAnswer {
                 at: Timestamp::UNIX_EPOCH,
                 seq: 1,
                 status,

@@ -168,7 +168,7 @@ pub enum Fact {
         cause: DropCause,
     },
     /// A hub or broker answered the submission of a notification, and the answer counts.
-    Answered(AnsweredNotification, AnswerOutcome),
+    Answered(AnsweredNotification, AnswerFact),
     /// Single notifications were refused in the same way as some that were told before.
     RefusedAlike {
         hub: Hub,
@@ -248,7 +248,7 @@ pub struct AnsweredNotification {
 
 /// The outcome of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AnswerOutcome {
+pub enum AnswerFact {
     /// The hub accepted the notification. `took` is the time since it was cut.
     Delivered { changes: usize, took: Duration },
     /// The attempt failed; the notification will be tried again.

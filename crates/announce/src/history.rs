@@ -12,7 +12,7 @@ use resourcesync::payload::Payload;
 use resourcesync::uri::{Hub, Topic};
 use serde::{Deserialize, Serialize};
 
-use crate::delivery::Attempt;
+use crate::delivery::KeptAnswer;
 use crate::state::{ChannelId, Db, Result, read};
 use crate::steps::cut::decode_times;
 
@@ -188,7 +188,7 @@ impl NotificationHistory {
 
 /// Returns the outcome of a notification that has no other than what the hub's account says.
 fn outcome_by_account(db: Db<'_>, channel: ChannelId, seq: u64, hub: Hub) -> Result<OutcomeView> {
-    let account = db.first::<(bool, _, Option<Attempt>, bool)>(
+    let account = db.first::<(bool, _, Option<KeptAnswer>, bool)>(
         "SELECT a.seq IS NOT DISTINCT FROM ?3, a.attempts, a.last, coalesce(p.heard < ?3, FALSE) \
          FROM hub h CROSS JOIN account a ON a.channel = ?1 AND a.hub = h.id \
          LEFT JOIN log_position p ON p.channel = a.channel AND p.hub = a.hub WHERE h.uri = ?2",
@@ -238,7 +238,7 @@ pub fn load_history(db: Db<'_>) -> Result<NotificationHistory> {
         let (notification, sizes, account, kind) = read(row)?;
         let (_, channel, topic, seq, cut): (u8, _, _, u64, Option<Timestamp>) = notification;
         let (changes, bytes, body): (Option<usize>, usize, Option<Arc<[u8]>>) = sizes;
-        let (hub, last, untils, is_in_flight): (_, Option<Attempt>, Option<Vec<u8>>, bool) =
+        let (hub, last, untils, is_in_flight): (_, Option<KeptAnswer>, Option<Vec<u8>>, bool) =
             account;
         let accepted = last
             .filter(|last| last.seq == seq && last.refusal.is_none())

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 /// The moment of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClockReadings {
+pub struct StepClocks {
     /// By the clock that nobody sets: whatever waits, lasts or ends counts in it.
     pub now: Timestamp,
     /// By the wall clock, for the times that are said, and what is compared with those of files and lists.
@@ -15,9 +15,9 @@ pub struct ClockReadings {
 }
 
 /// As if nobody ever set the wall clock: in a dry run nobody does.
-impl From<Timestamp> for ClockReadings {
-    fn from(now: Timestamp) -> ClockReadings {
-        ClockReadings { now, wall: now }
+impl From<Timestamp> for StepClocks {
+    fn from(now: Timestamp) -> StepClocks {
+        StepClocks { now, wall: now }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use websub::publisher::reason::error_chain;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::memory::{Memory, MissedChange, MissedSelection, NextNotification};
+use crate::memory::{Memory, MissedChange, MissedSelection, NotificationAfterMissed};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;
@@ -68,7 +68,7 @@ pub struct CatchUpResult {
 pub async fn missed(
     topic: &str,
     memory: &Memory,
-    following: Option<&NextNotification>,
+    following: Option<&NotificationAfterMissed>,
     patience: &mut FailingDocuments,
 ) -> Result<CatchUpResult, CatchUpError> {
     let nothing = |error| CatchUpResult {
@@ -312,7 +312,7 @@ mod tests {
 
     use super::{
         ATTEMPTS, CatchUpError, CatchUpResult, DocumentQueue, FailingDocuments, Instant,
-        ListedEntry, MAX_DOCUMENTS, Memory, NextNotification, PATIENCE, error_chain, missed,
+        ListedEntry, MAX_DOCUMENTS, Memory, NotificationAfterMissed, PATIENCE, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -369,7 +369,7 @@ mod tests {
 
     async fn read(
         base: &str,
-        following: Option<&NextNotification>,
+        following: Option<&NotificationAfterMissed>,
         patience: &mut FailingDocuments,
     ) -> Result<CatchUpResult, CatchUpError> {
         let up = format!("{base}/cl.xml");
@@ -449,7 +449,7 @@ mod tests {
         });
         let names: Vec<&str> = names.iter().map(|name| &name[1..]).collect();
         let base = serve(lists.chain([capability_list(&names)]).collect());
-        let following = is_followed.then(|| NextNotification {
+        let following = is_followed.then(|| NotificationAfterMissed {
             from: "2026-11-20T10:05:00Z".parse().unwrap(),
             keys: HashSet::new(),
         });

@@ -26,7 +26,7 @@ const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The keeper of one subscription.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct SubscriptionKeeper {
     pub listening: Arc<ListenContext>,
     pub subscription: CallbackSubscription,
     pub topic: Topic,
@@ -76,7 +76,7 @@ impl Lease {
     }
 }
 
-impl Keeper {
+impl SubscriptionKeeper {
     /// Keeps the subscription until it is stopped, then ends it at the hub unless the next run goes on with it. Ends by
     /// itself only if it is refused for good before a hub has verified it; its callback is closed then, so that no late
     /// verification confirms a subscription that nobody renews.

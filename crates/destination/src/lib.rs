@@ -56,7 +56,7 @@ use crate::channels::{ListenedChannel, NewChannelWatcher, channels};
 use crate::command::{KILL_AFTER, STOP_GRACE};
 use crate::failure::Failure;
 pub use crate::failure::FailureKind;
-use crate::keeper::{FirstRequestFailure, Keeper};
+use crate::keeper::{FirstRequestFailure, SubscriptionKeeper};
 use crate::memory::{KeySet, Memory};
 use crate::receiver::{CatchUpRetry, TopicReceiver, initial_memory};
 use crate::reporter::{PrintedText, Reporter};
@@ -262,7 +262,7 @@ impl ListenContext {
         channel: ListenedChannel,
         is_found_later: bool,
         receivers: &mut JoinSet<io::Result<()>>,
-    ) -> Option<Keeper> {
+    ) -> Option<SubscriptionKeeper> {
         let saved = lock(&self.state.saved);
         let saved = saved.subscriptions.get(&channel.topic)?;
         let key = CallbackKey {
@@ -280,7 +280,7 @@ impl ListenContext {
             retry: CatchUpRetry::default(),
         };
         receivers.spawn(receiver.run());
-        Some(Keeper {
+        Some(SubscriptionKeeper {
             listening: Arc::clone(self),
             subscription,
             topic: channel.topic,

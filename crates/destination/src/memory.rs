@@ -118,7 +118,7 @@ impl Memory {
             self.until = new.until.clone();
         }
         let last = start_of_time(self.known_until());
-        let mut occurrences = Occurrences::default();
+        let mut occurrences = EqualChangeCounts::default();
         let mut undated = Vec::new();
         for change in new.changes() {
             let key = ReceivedKey::of(change);
@@ -301,9 +301,9 @@ impl TryFrom<String> for ReceivedKey {
 
 /// The changes without a time of one list or notification, counted: the second that is equal is another change.
 #[derive(Debug, Default)]
-struct Occurrences(HashMap<ReceivedKey, u32>);
+struct EqualChangeCounts(HashMap<ReceivedKey, u32>);
 
-impl Occurrences {
+impl EqualChangeCounts {
     /// Returns the key of the next change, which after others depends on how many these are.
     fn key(&mut self, change: &ReceivedChange) -> ReceivedKey {
         let key = ReceivedKey::of(change);
@@ -384,7 +384,7 @@ pub struct MissedChange {
 
 /// The notification that follows missed changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NextNotification {
+pub struct NotificationAfterMissed {
     /// Start of its interval: it has the later changes.
     pub from: Timestamp,
     pub keys: HashSet<ReceivedKey>,
@@ -396,7 +396,7 @@ pub struct MissedSelection<'a> {
     memory: &'a Memory,
     /// Keys that the memory has.
     handed_over: HashSet<ReceivedKey>,
-    following: Option<&'a NextNotification>,
+    following: Option<&'a NotificationAfterMissed>,
     now: Timestamp,
     pub missed: Vec<MissedChange>,
     /// Keys in the lists before: a change that was copied to another list is one change.
@@ -408,7 +408,7 @@ impl<'a> MissedSelection<'a> {
     /// that follows.
     pub fn new(
         memory: &'a Memory,
-        following: Option<&'a NextNotification>,
+        following: Option<&'a NotificationAfterMissed>,
         now: Timestamp,
     ) -> MissedSelection<'a> {
         MissedSelection {
@@ -426,7 +426,7 @@ impl<'a> MissedSelection<'a> {
         let ahead = self.now.saturating_add(AHEAD).unwrap_or(Timestamp::MAX);
         let mut last_dated = None;
         let mut keys = Vec::new();
-        let mut occurrences = Occurrences::default();
+        let mut occurrences = EqualChangeCounts::default();
         let mut resources = HashSet::new();
         for change in list {
             let written = change.datetime.as_deref().and_then(time_span);
@@ -477,8 +477,9 @@ mod tests {
     use resourcesync::listing::ListedEntry;
 
     use super::{
-        ChannelKind, Continuity, EDGE_KEYS, Handed, KeySet, Memory, MissedChange, MissedSelection,
-        NextNotification, Occurrences, ReceivedChange, ReceivedKey, Timestamp,
+        ChannelKind, Continuity, EDGE_KEYS, EqualChangeCounts, Handed, KeySet, Memory,
+        MissedChange, MissedSelection, NotificationAfterMissed, ReceivedChange, ReceivedKey,
+        Timestamp,
     };
     use crate::notification::HandedEntries;
 
@@ -516,7 +517,7 @@ mod tests {
 
     #[test]
     fn equal_changes_of_one_list_are_several() {
-        let (mut one, mut other) = (Occurrences::default(), Occurrences::default());
+        let (mut one, mut other) = (EqualChangeCounts::default(), EqualChangeCounts::default());
         let change = change("a", None);
         let keys = [one.key(&change), one.key(&change), one.key(&change)];
         assert_eq!(keys[0], ReceivedKey::of(&change));
@@ -777,7 +778,7 @@ mod tests {
     ) -> Vec<(String, bool)> {
         let last = notification("", "10:00:00Z", "");
         let memory = after(&Memory::default(), &last, &changes(told));
-        let following = following.map(|(from, later)| NextNotification {
+        let following = following.map(|(from, later)| NotificationAfterMissed {
             from: time(from),
             keys: changes(later).iter().map(ReceivedKey::of).collect(),
         });

@@ -19,7 +19,9 @@ use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 use crate::change_lists::{CatchUpError, CatchUpResult, FailingDocuments, missed};
 use crate::channels::ListenedChannel;
 use crate::command::CommandInput;
-use crate::memory::{Continuity, KeySet, Memory, MissedChange, NextNotification, ReceivedKey};
+use crate::memory::{
+    Continuity, KeySet, Memory, MissedChange, NotificationAfterMissed, ReceivedKey,
+};
 use crate::notification::{Handed, HandedEntries};
 use crate::reporter::PrintedText;
 use crate::{ListenContext, wait_for_stop};
@@ -287,7 +289,7 @@ impl TopicReceiver {
         }
         let before = following.and_then(|following| following.from.clone());
         let from = before.as_deref().and_then(time_span);
-        let next = |(following, (from, _)): (&Handed, _)| NextNotification {
+        let next = |(following, (from, _)): (&Handed, _)| NotificationAfterMissed {
             from,
             keys: following.changes().iter().map(ReceivedKey::of).collect(),
         };
@@ -319,7 +321,7 @@ impl TopicReceiver {
     async fn read_missed(
         &mut self,
         memory: &Memory,
-        following: Option<&NextNotification>,
+        following: Option<&NotificationAfterMissed>,
     ) -> Result<CatchUpResult, CatchUpError> {
         let topic = self.topic.as_str();
         let mut waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());

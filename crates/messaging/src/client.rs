@@ -31,12 +31,12 @@ const IN_FLIGHT: usize = 8;
 /// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
 #[derive(Debug, Default)]
 pub struct Brokers {
-    brokers: Mutex<HashMap<Hub, Arc<BrokerTask>>>,
+    brokers: Mutex<HashMap<Hub, Arc<RunningBroker>>>,
 }
 
 /// One broker, with the task that has its connection.
 #[derive(Debug)]
-struct BrokerTask {
+struct RunningBroker {
     settings: Arc<BrokerSettings>,
     requests: UnboundedSender<SendRequest>,
     /// Durations of submissions.
@@ -73,7 +73,7 @@ impl Brokers {
                     let settings = Arc::new(settings);
                     let (requests, received) = unbounded_channel();
                     runtime.spawn(run_task(Arc::clone(&settings), received));
-                    Arc::new(BrokerTask {
+                    Arc::new(RunningBroker {
                         settings,
                         requests,
                         durations: Mutex::new(durations.unwrap_or_default()),
@@ -123,7 +123,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl BrokerTask {
+impl RunningBroker {
     async fn send_and_wait(&self, sends: Vec<Frame>) -> Result<(), BrokerError> {
         let (answer, answered) = oneshot::channel();
         // If the task has ended, it drops the request, and with it the sender of the answer.

@@ -64,7 +64,7 @@ pub fn atom_messages(notification: &BrokerNotification<'_>, form: &AtomForm) -> 
         let count = object.changes.len();
         if message.body.len() > LONGEST_FEED && count > 1 {
             let changes = object.changes.split_off(count / 2);
-            objects.push(ObjectChanges {
+            objects.push(ChangesOfObject {
                 changes,
                 ..object.clone()
             });
@@ -78,7 +78,7 @@ pub fn atom_messages(notification: &BrokerNotification<'_>, form: &AtomForm) -> 
 
 /// The changes of one object by one author in one notification.
 #[derive(Debug, Clone)]
-struct ObjectChanges<'a> {
+struct ChangesOfObject<'a> {
     /// URI of the object.
     uri: &'a str,
     author: Option<&'a str>,
@@ -87,7 +87,7 @@ struct ObjectChanges<'a> {
     changes: Vec<(u64, &'a Change)>,
 }
 
-impl ObjectChanges<'_> {
+impl ChangesOfObject<'_> {
     /// Returns its position among the ids of the notification.
     fn id_position(&self) -> IdPosition {
         IdPosition::Feed {
@@ -109,13 +109,13 @@ impl ObjectChanges<'_> {
 
 /// Returns the objects that changed, in order of their first changes, each once for each author. If another one changed an
 /// item meanwhile, it comes once more, so that the changes of an item keep their order.
-fn changed_objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ObjectChanges<'a>> {
+fn changed_objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ChangesOfObject<'a>> {
     let types = form.types.iter().filter_map(|one| {
         let glob = object_glob(&one.objects).ok()?;
         Some((glob.compile_matcher(), &one.name))
     });
     let types: Vec<_> = types.collect();
-    let mut objects: Vec<ObjectChanges<'_>> = Vec::new();
+    let mut objects: Vec<ChangesOfObject<'_>> = Vec::new();
     // The last ones of objects and authors, and those with the last changes of items.
     let (mut known, mut changed) = (HashMap::new(), HashMap::new());
     for (number, change) in (0..).zip(changes) {
@@ -135,7 +135,7 @@ fn changed_objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ObjectChan
                     .iter()
                     .filter(|(glob, _)| glob.is_match(&*compared(uri)));
                 let its: BTreeSet<&String> = its.map(|(_, name)| *name).collect();
-                objects.push(ObjectChanges {
+                objects.push(ChangesOfObject {
                     uri,
                     author,
                     types: its.into_iter().cloned().collect(),
@@ -168,7 +168,7 @@ fn link_target<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
 }
 
 fn feed(
-    object: &ObjectChanges<'_>,
+    object: &ChangesOfObject<'_>,
     until: Datetime,
     notification: &BrokerNotification<'_>,
     form: &AtomForm,
@@ -221,7 +221,7 @@ fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomFor
 }
 
 /// Returns the description of an object's changes: `2 added, 1 deleted`.
-fn change_summary(object: &ObjectChanges<'_>) -> String {
+fn change_summary(object: &ChangesOfObject<'_>) -> String {
     // In the order of the words.
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, change) in &object.changes {
@@ -241,7 +241,7 @@ fn change_in_words(change: ChangeKind) -> &'static str {
 }
 
 fn feed_message(
-    object: &ObjectChanges<'_>,
+    object: &ChangesOfObject<'_>,
     feed: &ContentChangeMessage,
     notification: &BrokerNotification<'_>,
 ) -> Frame {

@@ -14,7 +14,7 @@ use crate::change::{Change, ChangeKey, EntryDraft, SkipReason};
 use crate::datetime::Datetime;
 use crate::document::DeclaredSpan;
 use crate::parse::{ReadError, declared_span, read};
-use crate::reader::{Element, Handler};
+use crate::reader::{ElementName, Handler};
 use crate::tag::StartTag;
 
 /// Size of the reads of some spans, which is about that of a page.
@@ -96,7 +96,7 @@ pub struct SkippedEntry {
 ///
 /// If it cannot be read, is malformed, or is no Change List.
 pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
-    match read(source, KeysHandler::default())? {
+    match read(source, KeysReader::default())? {
         Ok((handler, _)) if handler.entries.has_wanted_capability() => Ok(handler.conclude()),
         _ => Err(ChangeListError::NotAChangeList),
     }
@@ -124,7 +124,7 @@ pub fn read_changes_at(
     places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
     file.rewind().ok()?;
-    let spans = SpanReader {
+    let spans = ByteSpanReader {
         file: BufReader::with_capacity(READ_SIZE, file),
         current: 0..0,
         following: byte_spans(span, places)?.into_iter(),
@@ -230,7 +230,7 @@ impl<'a, F: FnMut(&mut EntriesReader<'a>, u32)> Handler for EntriesHandler<'a, F
         self.entries.start(start);
     }
 
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
         self.entries.text(depth, element, text);
     }
 
@@ -290,7 +290,7 @@ impl<'a> EntriesReader<'a> {
     fn start(&mut self, start: &StartTag<'_>) {
         match (start.depth, start.element) {
             (0, _) => self.is_urlset = start.local == "urlset",
-            (1, Element::Entry) => {
+            (1, ElementName::Entry) => {
                 self.draft.clear();
                 self.is_open = match &mut self.wanted {
                     None => true,
@@ -302,20 +302,20 @@ impl<'a> EntriesReader<'a> {
                 };
                 self.begun = self.begun.saturating_add(1);
             }
-            (1, Element::Md) if self.capability.is_none() => {
+            (1, ElementName::Md) if self.capability.is_none() => {
                 self.capability = start.filled("capability");
                 self.span = declared_span(start);
             }
-            (1, Element::Ln) if self.up.is_none() && start.has_relation("up") => {
+            (1, ElementName::Ln) if self.up.is_none() && start.has_relation("up") => {
                 self.up = start.value("href").map(Cow::into_owned);
             }
-            (2, Element::Md) if self.is_open => self.draft.take_md(start),
-            (2, Element::Ln) if self.is_open => self.draft.add_link(start),
+            (2, ElementName::Md) if self.is_open => self.draft.take_md(start),
+            (2, ElementName::Ln) if self.is_open => self.draft.add_link(start),
             _ => {}
         }
     }
 
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
         if depth == 2 && self.is_open {
             self.draft.take_text(element, text);
         }
@@ -330,7 +330,7 @@ impl<'a> EntriesReader<'a> {
 
 /// A handler that reads the keys of a Change List (C3).
 #[derive(Debug)]
-pub(crate) struct KeysHandler {
+pub(crate) struct KeysReader {
     pub(crate) entries: EntriesReader<'static>,
     /// Start of the entry that is being read.
     start: Option<EntryStart>,
@@ -344,9 +344,9 @@ pub(crate) struct KeysHandler {
 /// per window at most.
 type EntryStart = (u64, Option<u64>);
 
-impl Default for KeysHandler {
-    fn default() -> KeysHandler {
-        KeysHandler {
+impl Default for KeysReader {
+    fn default() -> KeysReader {
+        KeysReader {
             entries: EntriesReader::new(Capability::ChangeList.as_str()),
             start: None,
             listed: ListedChanges::default(),
@@ -356,7 +356,7 @@ impl Default for KeysHandler {
     }
 }
 
-impl KeysHandler {
+impl KeysReader {
     pub(crate) fn conclude(self) -> ListedChanges {
         let first_skipped = self.first_skipped.map(|((_, line), reason)| SkippedEntry {
             line: line.unwrap_or_default(),
@@ -370,15 +370,15 @@ impl KeysHandler {
     }
 }
 
-impl Handler for KeysHandler {
+impl Handler for KeysReader {
     fn start(&mut self, start: &StartTag<'_>) {
-        if (start.depth, start.element) == (1, Element::Entry) {
+        if (start.depth, start.element) == (1, ElementName::Entry) {
             self.start = Some((start.offset, None));
         }
         self.entries.start(start);
     }
 
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
         self.entries.text(depth, element, text);
     }
 
@@ -420,14 +420,14 @@ impl Handler for KeysHandler {
 
 /// The bytes of some spans, which ascend.
 #[derive(Debug)]
-struct SpanReader<F: Read + Seek> {
+struct ByteSpanReader<F: Read + Seek> {
     file: BufReader<F>,
     /// The rest of the span that is being read.
     current: Range<u64>,
     following: IntoIter<Range<u64>>,
 }
 
-impl<F: Read + Seek> Read for SpanReader<F> {
+impl<F: Read + Seek> Read for ByteSpanReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() {
             let Some(next) = self.following.next() else {

@@ -29,7 +29,7 @@ use serde::Serialize;
 use crate::datetime::Datetime;
 use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
-use crate::reader::{Element, Handler};
+use crate::reader::{ElementName, Handler};
 use crate::tag::StartTag;
 use crate::writer::{rel_and_href, write_attribute, write_escaped, write_term};
 
@@ -195,7 +195,7 @@ impl ContentChangeMessage {
     ///
     /// If it is no complete, well-formed XML, no Atom feed, or lacks what a feed needs.
     pub fn parse(bytes: &[u8]) -> Result<ContentChangeMessage, FeedError> {
-        match read(bytes, FeedHandler::default())? {
+        match read(bytes, FeedParser::default())? {
             Ok((handler, _)) => handler.feed(),
             Err(_) => Err(FeedError::ForeignRoot),
         }
@@ -244,7 +244,7 @@ struct AtomDraft {
 }
 
 #[derive(Debug, Default)]
-struct FeedHandler {
+struct FeedParser {
     feed: AtomDraft,
     entry: Option<AtomDraft>,
     entries: Vec<AtomDraft>,
@@ -299,7 +299,7 @@ impl AtomDraft {
     }
 }
 
-impl Handler for FeedHandler {
+impl Handler for FeedParser {
     const NAMESPACE: &'static str = ATOM;
 
     fn is_root(local: &str) -> bool {
@@ -349,7 +349,7 @@ impl Handler for FeedHandler {
         }
     }
 
-    fn text(&mut self, _: usize, _: Element, text: &str) {
+    fn text(&mut self, _: usize, _: ElementName, text: &str) {
         let draft = self.entry.as_mut().unwrap_or(&mut self.feed);
         if let Some((_, name)) = &self.text
             && let Some(read) = draft.texts.get_mut(name)
@@ -371,7 +371,7 @@ impl Handler for FeedHandler {
     }
 }
 
-impl FeedHandler {
+impl FeedParser {
     fn feed(self) -> Result<ContentChangeMessage, FeedError> {
         let mut draft = self.feed;
         let (server, format) = (draft.term(SERVER_SCHEME), draft.term(FORMAT_SCHEME));

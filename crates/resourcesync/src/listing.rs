@@ -32,7 +32,7 @@ use std::io::Read;
 use crate::capability::Capability;
 use crate::document::Form;
 use crate::parse::{ReadError, read};
-use crate::reader::{Element, Handler};
+use crate::reader::{ElementName, Handler};
 use crate::tag::{Namespace, StartTag};
 use crate::writer::{DocumentWriter, WrittenAttribute};
 
@@ -131,7 +131,7 @@ impl Listing {
         source: impl Read,
         take: impl FnMut(&Listing, ListedEntry),
     ) -> Result<Option<Listing>, ReadError> {
-        let handler = ListingHandler {
+        let handler = ListingBuilder {
             listing: None,
             entry: None,
             take,
@@ -241,14 +241,14 @@ pub(crate) fn link_attributes(
 }
 
 /// The document that is being read.
-struct ListingHandler<F> {
+struct ListingBuilder<F> {
     /// `None` before the root.
     listing: Option<Listing>,
     entry: Option<ListedEntry>,
     take: F,
 }
 
-impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
+impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingBuilder<F> {
     fn start(&mut self, start: &StartTag<'_>) {
         let Some(listing) = &mut self.listing else {
             self.listing = Form::of_root(start.local).map(Listing::new);
@@ -260,16 +260,16 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
         };
         let keep = |kept: &mut Option<String>, name| *kept = kept.take().or_else(|| value(name));
         match (start.depth, start.element, &mut self.entry) {
-            (1, Element::Entry, _) => self.entry = Some(ListedEntry::default()),
-            (1, Element::Md, _) => {
+            (1, ElementName::Entry, _) => self.entry = Some(ListedEntry::default()),
+            (1, ElementName::Md, _) => {
                 keep(&mut listing.capability, "capability");
                 keep(&mut listing.at, "at");
                 keep(&mut listing.completed, "completed");
                 keep(&mut listing.from, "from");
                 keep(&mut listing.until, "until");
             }
-            (1, Element::Ln, _) => listing.links.push(link(start)),
-            (2, Element::Md, Some(entry)) => {
+            (1, ElementName::Ln, _) => listing.links.push(link(start)),
+            (2, ElementName::Md, Some(entry)) => {
                 keep(&mut entry.capability, "capability");
                 keep(&mut entry.change, "change");
                 keep(&mut entry.datetime, "datetime");
@@ -283,19 +283,19 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingHandler<F> {
                 keep(&mut entry.encoding, "encoding");
                 keep(&mut entry.path, "path");
             }
-            (2, Element::Ln, Some(entry)) => entry.links.push(link(start)),
+            (2, ElementName::Ln, Some(entry)) => entry.links.push(link(start)),
             _ => {}
         }
     }
 
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
         let Some(entry) = self.entry.as_mut().filter(|_| depth == 2) else {
             return;
         };
         let part = match element {
-            Element::Loc => &mut entry.loc,
-            Element::Lastmod => &mut entry.lastmod,
-            Element::Changefreq => &mut entry.changefreq,
+            ElementName::Loc => &mut entry.loc,
+            ElementName::Lastmod => &mut entry.lastmod,
+            ElementName::Changefreq => &mut entry.changefreq,
             _ => return,
         };
         part.get_or_insert_with(|| text.to_owned());

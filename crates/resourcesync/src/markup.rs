@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::reader::{StopReason, syntax_error};
+use crate::reader::{ParseStop, syntax_error};
 
 /// Reads the text between `<?xml` and `?>` (XML 1.0 section 2.8). Returns the range of the encoding's name, or the
 /// offset and message of an error.
@@ -115,7 +115,7 @@ pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), Strin
 
 /// Returns the value of an attribute: references are replaced, and literal white space by spaces (XML 1.0 section
 /// 3.3.3).
-pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, StopReason> {
+pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, ParseStop> {
     let mut text = String::with_capacity(value.len());
     let mut rest = &raw[value.clone()];
     while let Some(at) = find_any(rest.as_bytes(), [b'&', b'\t', b'\n']) {

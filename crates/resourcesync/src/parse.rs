@@ -4,13 +4,13 @@ use std::io::Read;
 use std::str::FromStr;
 
 use crate::capability::{Capability, ChannelKind, UnknownCapability};
-use crate::change_list::{KeysHandler, ListedChanges};
+use crate::change_list::{KeysReader, ListedChanges};
 use crate::document::{
     Advertisement, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE, Malformed, NotADocument,
     Oversize, beginning, is_structural,
 };
 use crate::fingerprint::CanonicalHasher;
-use crate::reader::{Element, Handler, StopReason, XmlReader};
+use crate::reader::{ElementName, Handler, ParseStop, XmlReader};
 use crate::tag::StartTag;
 use crate::uri::{Hub, Topic, Uri};
 use crate::window::TextWindow;
@@ -59,7 +59,7 @@ pub fn parse_with_keys(
     are_wanted: bool,
 ) -> Result<(Result<Document, NotADocument>, Option<ListedChanges>), ReadError> {
     let handler = DocumentHandler {
-        keys: are_wanted.then(KeysHandler::default),
+        keys: are_wanted.then(KeysReader::default),
         ..DocumentHandler::default()
     };
     let (mut handler, size) = match read(source, handler)? {
@@ -68,7 +68,7 @@ pub fn parse_with_keys(
     };
     let taken = handler.keys.take();
     let keys = taken.filter(|keys| keys.entries.has_wanted_capability());
-    Ok((handler.conclude(size), keys.map(KeysHandler::conclude)))
+    Ok((handler.conclude(size), keys.map(KeysReader::conclude)))
 }
 
 /// The description, links and entries of the document that is being read (R2), and its fingerprint.
@@ -94,7 +94,7 @@ struct DocumentHandler {
     entry: Option<PartialEntry>,
     canonical: CanonicalHasher,
     /// `None` unless they are wanted.
-    keys: Option<KeysHandler>,
+    keys: Option<KeysReader>,
 }
 
 /// The entry that is being read.
@@ -112,11 +112,11 @@ impl DocumentHandler {
             return;
         };
         match tag.element {
-            Element::Md => {
+            ElementName::Md => {
                 let kind = || ChannelKind::of_capability(&tag.filled("capability")?);
                 entry.channel = entry.channel.or_else(kind);
             }
-            Element::Ln if tag.has_relation("hub") => {
+            ElementName::Ln if tag.has_relation("hub") => {
                 let href = tag.value("href").unwrap_or_default();
                 if href.len() <= LONGEST_URI.min(LONGEST_HUBS - self.hubs)
                     && Uri::parse(&href).is_ok()
@@ -189,7 +189,7 @@ impl Handler for DocumentHandler {
     fn start(&mut self, tag: &StartTag<'_>) {
         match (tag.depth, tag.element) {
             (0, _) => self.form = Form::of_root(tag.local).unwrap_or_default(),
-            (1, Element::Entry) => {
+            (1, ElementName::Entry) => {
                 self.entries += 1;
                 // In bounded memory, whatever a list holds.
                 let is_within = self.entries <= MAX_ENTRIES && (self.locs.len() as u64) < MAX_SIZE;
@@ -198,7 +198,7 @@ impl Handler for DocumentHandler {
                     !keys.entries.has_wanted_capability() || keys.listed.entries.len() >= MAX_KEYS
                 });
             }
-            (1, Element::Md) if self.capability.is_none() => {
+            (1, ElementName::Md) if self.capability.is_none() => {
                 if let Some(value) = tag.filled("capability") {
                     self.capability = Some(Capability::from_str(&beginning(&value)));
                     self.span = declared_span(tag);
@@ -209,7 +209,7 @@ impl Handler for DocumentHandler {
                     }
                 }
             }
-            (1, Element::Ln) => {
+            (1, ElementName::Ln) => {
                 for (relation, link) in [("up", &mut self.up), ("index", &mut self.index)] {
                     if link.is_none() && tag.has_relation(relation) {
                         let href = tag.value("href").filter(|href| href.len() <= LONGEST_URI);
@@ -217,7 +217,7 @@ impl Handler for DocumentHandler {
                     }
                 }
             }
-            (1, Element::Other)
+            (1, ElementName::Other)
                 if tag.local == "md"
                     && self.foreign_terms.is_none()
                     && tag.filled("capability").is_some() =>
@@ -233,9 +233,9 @@ impl Handler for DocumentHandler {
         }
     }
 
-    fn text(&mut self, depth: usize, element: Element, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
         self.canonical.text(text);
-        if let (2, Element::Loc, Some(entry)) = (depth, element, &mut self.entry)
+        if let (2, ElementName::Loc, Some(entry)) = (depth, element, &mut self.entry)
             && !entry.has_loc
             && text.len() <= LONGEST_URI
         {
@@ -307,12 +307,12 @@ pub(crate) fn read<H: Handler>(
         reader.handler.window_end(&line);
         window.take(taken);
         match stop {
-            StopReason::Doctype { length } => {
+            ParseStop::Doctype { length } => {
                 let line = window.line(0);
                 refused.get_or_insert(Malformed::Doctype { line });
                 window.take(length);
             }
-            StopReason::Refused {
+            ParseStop::Refused {
                 length,
                 at,
                 message,
@@ -320,25 +320,25 @@ pub(crate) fn read<H: Handler>(
                 refused.get_or_insert(window.error_at(at, message));
                 window.take(length);
             }
-            StopReason::Other(other) => return Ok(Err(other)),
-            StopReason::Root => {
+            ParseStop::Other(other) => return Ok(Err(other)),
+            ParseStop::Root => {
                 if let Some(refused) = refused.or(window.unknown_encoding.take()) {
                     return Err(refused.into());
                 }
                 refused = None;
                 window.budget = usize::MAX;
             }
-            StopReason::Syntax { at, message } => {
+            ParseStop::Syntax { at, message } => {
                 return Err(window.error_at(at, message).into());
             }
-            StopReason::End | StopReason::Cut if window.grow()? => {}
-            StopReason::End | StopReason::Cut if !reader.has_root && window.is_at_limit() => {
+            ParseStop::End | ParseStop::Cut if window.grow()? => {}
+            ParseStop::End | ParseStop::Cut if !reader.has_root && window.is_at_limit() => {
                 return Ok(Err(NotADocument::ForeignRoot));
             }
-            StopReason::End if reader.is_after_root() && window.unreadable.is_none() => {
+            ParseStop::End if reader.is_after_root() && window.unreadable.is_none() => {
                 return Ok(Ok((reader.handler, window.size)));
             }
-            StopReason::End | StopReason::Cut => {
+            ParseStop::End | ParseStop::Cut => {
                 let line = window.line(usize::MAX);
                 let unreadable = window.unreadable.take();
                 return Err(unreadable.unwrap_or(Malformed::Truncated { line }).into());

@@ -24,7 +24,7 @@ const DOCTYPE: &str = "<!DOCTYPE";
 
 /// The elements of Sitemaps and of the ResourceSync terms, whatever their prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Element {
+pub enum ElementName {
     /// `url`, or `sitemap` of an index.
     Entry,
     Loc,
@@ -50,7 +50,7 @@ pub trait Handler {
     fn start(&mut self, start: &StartTag<'_>);
 
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
-    fn text(&mut self, depth: usize, element: Element, text: &str);
+    fn text(&mut self, depth: usize, element: ElementName, text: &str);
 
     /// Handles the end of the element at `depth`, at an offset in the text of the document.
     fn end(&mut self, depth: usize, offset: u64);
@@ -62,7 +62,7 @@ pub trait Handler {
 
 /// The reason why the reader stopped. Markup of which a length is given is still to be skipped.
 #[derive(Debug)]
-pub(crate) enum StopReason {
+pub(crate) enum ParseStop {
     /// There is no more text.
     End,
     /// The next markup does not end in this text.
@@ -86,9 +86,9 @@ pub(crate) enum StopReason {
 
 /// Returns the stop at an error at this offset after the next markup's start.
 #[cold]
-pub(crate) fn syntax_error(at: usize, message: impl Into<String>) -> StopReason {
+pub(crate) fn syntax_error(at: usize, message: impl Into<String>) -> ParseStop {
     let message = message.into();
-    StopReason::Syntax { at, message }
+    ParseStop::Syntax { at, message }
 }
 
 #[derive(Debug)]
@@ -114,7 +114,7 @@ struct OpenElement {
     name_start: usize,
     /// Number of declarations in scope around the element.
     namespaces: usize,
-    element: Element,
+    element: ElementName,
 }
 
 impl<H: Handler> XmlReader<H> {
@@ -139,15 +139,15 @@ impl<H: Handler> XmlReader<H> {
 
     /// Reads a text, which begins at an offset of the document's. Returns the length that was read, and the reason for
     /// stopping there.
-    pub(crate) fn parse(&mut self, text: &str, offset: u64) -> (usize, StopReason) {
+    pub(crate) fn parse(&mut self, text: &str, offset: u64) -> (usize, ParseStop) {
         self.text_end = offset + text.len() as u64;
         let mut taken = 0;
         loop {
             let rest = &text[taken..];
             let had_root = self.has_root;
             let read = match rest.as_bytes() {
-                [] => Err(StopReason::End),
-                [b'<'] => Err(StopReason::Cut),
+                [] => Err(ParseStop::End),
+                [b'<'] => Err(ParseStop::Cut),
                 [b'<', b'/', ..] => self.read_end_tag(rest),
                 [b'<', b'!' | b'?', ..] => self.read_other_markup(rest),
                 [b'<', ..] => self.read_start_tag(rest),
@@ -164,12 +164,12 @@ impl<H: Handler> XmlReader<H> {
             }
             self.has_begun = true;
             if self.has_root && !had_root {
-                return (taken, StopReason::Root);
+                return (taken, ParseStop::Root);
             }
         }
     }
 
-    fn read_start_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_start_tag(&mut self, rest: &str) -> Result<usize, ParseStop> {
         if self.is_after_root() {
             return Err(syntax_error(0, "a second root element begins"));
         }
@@ -179,7 +179,7 @@ impl<H: Handler> XmlReader<H> {
         }
         // R2: errors do not matter in a file that is no capability document.
         if !self.has_root && local_name(rest).is_some_and(|name| !H::is_root(name)) {
-            return Err(StopReason::Other(NotADocument::ForeignRoot));
+            return Err(ParseStop::Other(NotADocument::ForeignRoot));
         }
         self.flush_text();
         let namespaces = self.namespaces.bindings.len();
@@ -190,11 +190,11 @@ impl<H: Handler> XmlReader<H> {
         };
         if !self.has_root {
             if !H::is_root(start.local) {
-                return Err(StopReason::Other(NotADocument::ForeignRoot));
+                return Err(ParseStop::Other(NotADocument::ForeignRoot));
             }
             let namespace = start.namespaces.uri(start.namespace);
             if namespace != H::NAMESPACE {
-                return Err(StopReason::Other(NotADocument::Namespace {
+                return Err(ParseStop::Other(NotADocument::Namespace {
                     root: start.local.to_owned(),
                     namespace: beginning(namespace),
                     has_terms: start.namespaces.declares_rs_terms(),
@@ -223,7 +223,7 @@ impl<H: Handler> XmlReader<H> {
         Ok(length)
     }
 
-    fn read_end_tag(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_end_tag(&mut self, rest: &str) -> Result<usize, ParseStop> {
         let Some(open) = self.open.last() else {
             return Err(syntax_error(0, "an end tag ends no element"));
         };
@@ -236,15 +236,15 @@ impl<H: Handler> XmlReader<H> {
                 self.end_element(rest.len() - end - 1);
                 Ok(end + 1)
             }
-            _ if !rest.contains('>') => Err(StopReason::Cut),
+            _ if !rest.contains('>') => Err(ParseStop::Cut),
             _ => Err(syntax_error(0, format!("</{expected}> is expected"))),
         }
     }
 
-    fn read_reference(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_reference(&mut self, rest: &str) -> Result<usize, ParseStop> {
         self.inside_root(0, "a reference")?;
         let end = find_any(&rest.as_bytes()[1..], [b';', b'&', b'<']);
-        let end = 1 + end.ok_or(StopReason::Cut)?;
+        let end = 1 + end.ok_or(ParseStop::Cut)?;
         let name = &rest[1..end];
         if !rest[end..].starts_with(';') || is_bare_ampersand(name) {
             return Err(syntax_error(0, BARE_AMPERSAND));
@@ -253,7 +253,7 @@ impl<H: Handler> XmlReader<H> {
         Ok(end + 1)
     }
 
-    fn read_characters(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_characters(&mut self, rest: &str) -> Result<usize, ParseStop> {
         let bytes = rest.as_bytes();
         // Most texts are the indentation between two tags.
         let start = if self.text.is_empty() {
@@ -281,7 +281,7 @@ impl<H: Handler> XmlReader<H> {
                 text = &rest[start..end];
             }
             if end == 0 {
-                return Err(StopReason::Cut);
+                return Err(ParseStop::Cut);
             }
         }
         self.text.push_str(text);
@@ -289,7 +289,7 @@ impl<H: Handler> XmlReader<H> {
     }
 
     /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
-    fn read_other_markup(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_other_markup(&mut self, rest: &str) -> Result<usize, ParseStop> {
         let begins = |markup: &str| {
             let common = rest.len().min(markup.len());
             rest.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
@@ -299,14 +299,14 @@ impl<H: Handler> XmlReader<H> {
         } else if rest.starts_with(COMMENT) {
             self.read_comment(rest)
         } else if let Some(text) = rest.strip_prefix(CDATA) {
-            let end = text.find("]]>").ok_or(StopReason::Cut)?;
+            let end = text.find("]]>").ok_or(ParseStop::Cut)?;
             self.inside_root(0, "a CDATA section")?;
             self.text.push_str(&text[..end]);
             Ok(CDATA.len() + end + 3)
         } else if begins(DOCTYPE) && rest.len() >= DOCTYPE.len() {
             self.read_doctype(rest)
         } else if begins(DOCTYPE) || COMMENT.starts_with(rest) || CDATA.starts_with(rest) {
-            Err(StopReason::Cut)
+            Err(ParseStop::Cut)
         } else {
             let message = "unknown or missed symbol in markup";
             Err(syntax_error(0, message))
@@ -314,10 +314,10 @@ impl<H: Handler> XmlReader<H> {
     }
 
     // XML 1.0 section 2.5: no `--` but the one that ends it.
-    fn read_comment(&mut self, rest: &str) -> Result<usize, StopReason> {
-        let first = rest[COMMENT.len()..].find("--").ok_or(StopReason::Cut)?;
+    fn read_comment(&mut self, rest: &str) -> Result<usize, ParseStop> {
+        let first = rest[COMMENT.len()..].find("--").ok_or(ParseStop::Cut)?;
         let first = COMMENT.len() + first;
-        let end = rest[first..].find("-->").ok_or(StopReason::Cut)?;
+        let end = rest[first..].find("-->").ok_or(ParseStop::Cut)?;
         let length = first + end + 3;
         if end > 0 {
             let message = "forbidden string `--` was found in a comment";
@@ -327,9 +327,9 @@ impl<H: Handler> XmlReader<H> {
     }
 
     // XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
-    fn read_instruction(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_instruction(&mut self, rest: &str) -> Result<usize, ParseStop> {
         let bytes = rest.as_bytes();
-        let end = 2 + rest[2..].find("?>").ok_or(StopReason::Cut)?;
+        let end = 2 + rest[2..].find("?>").ok_or(ParseStop::Cut)?;
         let length = end + 2;
         let Some(name) = name_at(&bytes[..end], 2).filter(|name| name.end > 2) else {
             return Err(self.refused(length, 2, "a processing instruction has no target"));
@@ -358,13 +358,13 @@ impl<H: Handler> XmlReader<H> {
     }
 
     /// Returns the stop at markup of a known length that has an error at this offset.
-    fn refused(&mut self, length: usize, at: usize, message: impl Into<String>) -> StopReason {
+    fn refused(&mut self, length: usize, at: usize, message: impl Into<String>) -> ParseStop {
         if self.has_root {
             return syntax_error(at, message);
         }
         self.has_begun = true;
         let message = message.into();
-        StopReason::Refused {
+        ParseStop::Refused {
             length,
             at,
             message,
@@ -372,7 +372,7 @@ impl<H: Handler> XmlReader<H> {
     }
 
     /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
-    fn read_doctype(&mut self, rest: &str) -> Result<usize, StopReason> {
+    fn read_doctype(&mut self, rest: &str) -> Result<usize, ParseStop> {
         if self.has_root {
             return Err(syntax_error(0, "a DOCTYPE stands inside the root"));
         }
@@ -380,12 +380,12 @@ impl<H: Handler> XmlReader<H> {
         let mut reader = quick_xml::Reader::from_reader(rest.as_bytes());
         match reader.read_event() {
             Ok(_) => {}
-            Err(Error::Syntax(_)) => return Err(StopReason::Cut),
+            Err(Error::Syntax(_)) => return Err(ParseStop::Cut),
             Err(error) => return Err(syntax_error(0, error.to_string())),
         }
         self.has_begun = true;
         let length = rest.len() - reader.get_ref().len();
-        Err(StopReason::Doctype { length })
+        Err(ParseStop::Doctype { length })
     }
 
     /// Ends the innermost element, before the last `left` bytes of the text.
@@ -400,7 +400,7 @@ impl<H: Handler> XmlReader<H> {
         self.handler.end(self.open.len(), offset);
     }
 
-    fn inside_root(&self, at: usize, what: &str) -> Result<(), StopReason> {
+    fn inside_root(&self, at: usize, what: &str) -> Result<(), ParseStop> {
         if self.open.is_empty() {
             let message = format!("{what} stands outside the root element");
             return Err(syntax_error(at, message));
@@ -423,14 +423,14 @@ impl<H: Handler> XmlReader<H> {
     }
 }
 
-pub(crate) fn element_named(namespace: Namespace, local: &str) -> Element {
+pub(crate) fn element_named(namespace: Namespace, local: &str) -> ElementName {
     match (namespace, local) {
-        (Namespace::Sitemap, "url" | "sitemap") => Element::Entry,
-        (Namespace::Sitemap, "loc") => Element::Loc,
-        (Namespace::Sitemap, "lastmod") => Element::Lastmod,
-        (Namespace::Sitemap, "changefreq") => Element::Changefreq,
-        (Namespace::Rs, "md") => Element::Md,
-        (Namespace::Rs, "ln") => Element::Ln,
-        _ => Element::Other,
+        (Namespace::Sitemap, "url" | "sitemap") => ElementName::Entry,
+        (Namespace::Sitemap, "loc") => ElementName::Loc,
+        (Namespace::Sitemap, "lastmod") => ElementName::Lastmod,
+        (Namespace::Sitemap, "changefreq") => ElementName::Changefreq,
+        (Namespace::Rs, "md") => ElementName::Md,
+        (Namespace::Rs, "ln") => ElementName::Ln,
+        _ => ElementName::Other,
     }
 }

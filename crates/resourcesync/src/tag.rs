@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::markup::{find_any, name_at, skip_space, unescaped};
-use crate::reader::{Element, StopReason, element_named, syntax_error};
+use crate::reader::{ElementName, ParseStop, element_named, syntax_error};
 
 /// The namespace of Sitemaps (core 1.1 section 6).
 pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
@@ -34,7 +34,7 @@ pub(crate) struct Attribute {
 pub struct StartTag<'a> {
     /// Number of elements around it.
     pub depth: usize,
-    pub element: Element,
+    pub element: ElementName,
     pub namespace: Namespace,
     /// The whole name, as the end tag repeats it.
     pub(crate) name: &'a str,
@@ -57,7 +57,7 @@ impl<'a> StartTag<'a> {
         text: &'a str,
         attributes: &'a mut Vec<Attribute>,
         namespaces: &'a mut Namespaces,
-    ) -> Result<StartTag<'a>, StopReason> {
+    ) -> Result<StartTag<'a>, ParseStop> {
         attributes.clear();
         let bytes = text.as_bytes();
         let name = name_at(bytes, 1).ok_or_else(|| syntax_error(0, "a tag has no proper name"))?;
@@ -69,7 +69,7 @@ impl<'a> StartTag<'a> {
             match bytes.get(start..) {
                 Some([b'>', ..]) => break (start + 1, false),
                 Some([b'/', b'>', ..]) => break (start + 2, true),
-                None | Some([] | [b'/']) => return Err(StopReason::Cut),
+                None | Some([] | [b'/']) => return Err(ParseStop::Cut),
                 Some(_) if start == at => {
                     return Err(syntax_error(at, "white space is missing in a tag"));
                 }
@@ -112,7 +112,7 @@ impl<'a> StartTag<'a> {
 
     /// Returns an attribute's value, unescaped.
     #[inline]
-    pub(crate) fn value_of(&self, attribute: &Attribute) -> Result<Cow<'a, str>, StopReason> {
+    pub(crate) fn value_of(&self, attribute: &Attribute) -> Result<Cow<'a, str>, ParseStop> {
         if attribute.is_plain {
             Ok(Cow::Borrowed(&self.text[attribute.value.clone()]))
         } else {
@@ -159,7 +159,7 @@ fn sort_attributes(
     tag: &str,
     attributes: &mut [Attribute],
     namespaces: &Namespaces,
-) -> Result<(), StopReason> {
+) -> Result<(), ParseStop> {
     let order = |a: &Attribute, b: &Attribute| {
         let by_namespace = if a.namespace == b.namespace {
             Ordering::Equal
@@ -188,14 +188,14 @@ fn sort_attributes(
     Ok(())
 }
 
-fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
+fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, ParseStop> {
     let name = name_at(bytes, start)
         .ok_or_else(|| syntax_error(start, "an attribute has no proper name"))?;
     let equals = skip_space(bytes, name.end);
     match bytes.get(equals) {
         Some(b'=') => {}
         Some(_) => return Err(syntax_error(equals, "an attribute has no value")),
-        None => return Err(StopReason::Cut),
+        None => return Err(ParseStop::Cut),
     }
     let open = skip_space(bytes, equals + 1);
     let quote = match bytes.get(open) {
@@ -203,13 +203,13 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, StopReason> {
         Some(_) => {
             return Err(syntax_error(open, "an attribute's value is not quoted"));
         }
-        None => return Err(StopReason::Cut),
+        None => return Err(ParseStop::Cut),
     };
     let mut is_plain = true;
     let mut close = open + 1;
     loop {
         close +=
-            find_any(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(StopReason::Cut)?;
+            find_any(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(ParseStop::Cut)?;
         match bytes[close] {
             byte if byte == quote => break,
             b'<' => return Err(syntax_error(close, "an attribute's value contains <")),
@@ -231,7 +231,7 @@ fn take_declarations(
     raw: &str,
     attributes: &mut Vec<Attribute>,
     namespaces: &mut Namespaces,
-) -> Result<(), StopReason> {
+) -> Result<(), ParseStop> {
     let part = |range: &Range<usize>| &raw[range.clone()];
     let declared = |attribute: &Attribute| match (part(&attribute.prefix), part(&attribute.local)) {
         ("", "xmlns") => Some(""),

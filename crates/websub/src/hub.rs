@@ -16,7 +16,7 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 use sha2::{Digest, Sha256};
 
-use crate::hub::admission::QuotaKey;
+use crate::hub::admission::QuotaBuckets;
 use crate::hub::client_address::Requester;
 use crate::hub::published_topics::{BodyDigest, PublishedTopic};
 use crate::hub::request::SubscriptionRequest;
@@ -119,8 +119,8 @@ impl Subscription {
     }
 
     /// Returns the key under which it is counted.
-    pub fn quota_key(&self) -> QuotaKey {
-        QuotaKey::new(&self.callback, self.requester)
+    pub fn buckets(&self) -> QuotaBuckets {
+        QuotaBuckets::new(&self.callback, self.requester)
     }
 }
 

@@ -141,9 +141,9 @@ fn acceptance_problems(
         let topics = asked.map(|topic| topic.topic.clone()).collect();
         (settings.clone(), topics)
     });
-    let answers = block_on(probe::topic_check_replies(asked.collect()))?;
+    let answers = block_on(probe::topic_refusals(asked.collect()))?;
     let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
-        let probe::TopicCheckReply { status, reason } = answer?;
+        let probe::PublicationCheckReply { status, reason } = answer?;
         let is_certain = status == 401 || is_advertised(&settings.hub);
         is_certain.then(|| hub::report_expected_refusal(&settings.hub, status, &reason))
     });

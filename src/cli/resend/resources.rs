@@ -101,7 +101,7 @@ struct LastEntry {
 type EntryOrder = (Timestamp, Timestamp, Timestamp, usize, usize);
 
 /// An entry of a Change List in short.
-struct ShortEntry {
+struct ShortChange {
     key: [u8; 16],
     position: u32,
     datetime: Option<Timestamp>,
@@ -109,7 +109,7 @@ struct ShortEntry {
 }
 
 impl LastEntries {
-    fn add(&mut self, file: &OpenList<'_>, span: &DeclaredSpan, mut entries: Vec<ShortEntry>) {
+    fn add(&mut self, file: &OpenList<'_>, span: &DeclaredSpan, mut entries: Vec<ShortChange>) {
         let (list, modified) = (file.list, file.stat.modified);
         // A deletion may have the datetime of the version that it deletes.
         let dated = || {
@@ -328,7 +328,7 @@ impl SetLists {
             }
             let mut entries = Vec::new();
             let span = file.each_entry(|position, change| {
-                entries.push(ShortEntry {
+                entries.push(ShortChange {
                     key: resource_key(&change.loc),
                     position,
                     datetime: change.datetime.map(|datetime| datetime.at()),

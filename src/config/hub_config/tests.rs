@@ -7,9 +7,9 @@ use resourcesync::uri::Topic;
 use rstest::rstest;
 
 use super::HubConfig;
-use crate::config::environment::{Environment, Overrides};
-use crate::config::file::{ConfigError, ConfigFile};
-use crate::config::hub_config::ExtraProof;
+use crate::config::environment::{Overrides, ProcessEnvironment};
+use crate::config::file::{ConfigError, ConfigTree};
+use crate::config::hub_config::PublisherProof;
 use crate::config::tests::{self, assert_refused, variables};
 use crate::config::{Config, DaemonConfig};
 
@@ -17,8 +17,8 @@ const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
 const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://library.example\"]\n\
                        verify = \"topic\"\n";
 
-fn environment() -> Environment {
-    Environment {
+fn environment() -> ProcessEnvironment {
+    ProcessEnvironment {
         variables: variables([
             ("TOKEN", "books"),
             ("OTHER", "boxes"),
@@ -31,7 +31,7 @@ fn environment() -> Environment {
 fn read(text: &str) -> Result<HubConfig, ConfigError> {
     let path = Path::new("/etc/c.toml");
     let environment = environment();
-    let file = &mut ConfigFile::parse(Some(path), text, &environment)?;
+    let file = &mut ConfigTree::parse(Some(path), text, &environment)?;
     HubConfig::from_file(file, &Overrides::default())
 }
 
@@ -73,7 +73,7 @@ fn keys_have_effect_and_the_effective_configuration_gives_the_same_again() {
     let settings = &config.publishers[0];
     let token = settings.bearer_token_file.as_ref().unwrap();
     assert_eq!(token.content.reveal(), "books");
-    assert_eq!(settings.verify, Some(ExtraProof::Topic));
+    assert_eq!(settings.verify, Some(PublisherProof::Topic));
     let effective = config.effective_toml(&|_| None);
     assert!(!effective.contains("books"), "{effective}");
     assert_eq!(read(&effective).unwrap(), config, "{effective}");

@@ -6,7 +6,7 @@ use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
 use crate::config::Config;
 use crate::config::DaemonConfig;
-use crate::config::environment::{Environment, Overrides};
+use crate::config::environment::{Overrides, ProcessEnvironment};
 use crate::config::file::ConfigError;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
@@ -15,7 +15,7 @@ fn effective(config: &Config) -> String {
 }
 
 /// The same configuration, read from its effective form.
-fn again(config: &Config, environment: &Environment) -> Result<Config, ConfigError> {
+fn again(config: &Config, environment: &ProcessEnvironment) -> Result<Config, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.toml");
     fs::write(&path, effective(config)).unwrap();
@@ -148,7 +148,7 @@ fn a_secret_is_named_by_what_holds_it_and_else_masked() {
         ca_file = "cert"
     "#;
     fs::write(&path, text).unwrap();
-    let environment = Environment {
+    let environment = ProcessEnvironment {
         variables: [
             ("HOME".into(), "/home/ann".into()),
             ("TOKEN".into(), "hunter2".into()),

@@ -7,14 +7,14 @@ use std::time::Duration;
 use websub::publisher::settings::HubProxy;
 
 use crate::config::Config;
-use crate::config::environment::{Environment, Overrides};
+use crate::config::environment::{Overrides, ProcessEnvironment};
 use crate::config::file::ConfigError;
 use crate::config::tests::{
     HUB, SOURCE, assert_refused, environment, load_in, message, publish_url,
 };
 
 /// Reads a configuration of one hub with these keys.
-fn load(path: &Path, environment: Environment, hub: &str) -> Result<Config, ConfigError> {
+fn load(path: &Path, environment: ProcessEnvironment, hub: &str) -> Result<Config, ConfigError> {
     let text = format!("{SOURCE}{HUB}{hub}\n");
     fs::write(path, text).unwrap();
     load_in(&environment, Some(path), &Overrides::default())
@@ -127,7 +127,7 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
             ("CREDENTIALS_DIRECTORY", directory.path().to_str().unwrap()),
         ];
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
-        Environment {
+        ProcessEnvironment {
             variables: variables.into(),
             ..environment()
         }

@@ -11,7 +11,7 @@ use crate::daemon::log::error_chain;
 use crate::report;
 use crate::report::outbox::AccountName;
 use announce::event::{DropCause, Effect, Event, Fact};
-use announce::state::{self, Db, StateError};
+use announce::state::{self, Db, StatementError};
 use announce::steps::engine::StateReader;
 
 /// The answer to a question about subscriptions where no hub is embedded.
@@ -107,7 +107,7 @@ pub fn outcome(request: &ControlRequest, effects: &[Effect]) -> ControlReply {
 
 /// Answers a question about sources, channels or hubs.
 pub fn answer(reader: &StateReader<'_>, request: ControlRequest) -> Result<ControlReply, String> {
-    let failed = |error: StateError| error_chain(&error);
+    let failed = |error: StatementError| error_chain(&error);
     Ok(match request {
         ControlRequest::Missing { source } => {
             let source = reader.plan.source_position(&source)?;

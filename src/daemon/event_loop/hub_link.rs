@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use announce::state::StateError;
+use announce::state::StatementError;
 use announce::state::hub::{SavedRelayReader, next_relay, relay_part};
 use tokio::sync::watch;
 use tracing::warn;
@@ -67,7 +67,7 @@ impl<I: Send + 'static> LoopParts<I> {
             let _ = inputs.send(Input::HubRecords(changed));
         };
         let relays = Arc::new(SavedRelayReader::new(self.saver.file.path.clone()));
-        let in_words = |error: StateError| error_chain(&error);
+        let in_words = |error: StatementError| error_chain(&error);
         let unverified = relays.unverified_requests().unwrap_or_else(|error| {
             warn!(
                 "requests that were not verified cannot be read: {}",

@@ -45,7 +45,7 @@ impl SaveBatch {
 
 /// The state file, and why it cannot be written.
 #[derive(Debug)]
-pub struct StateSaver {
+pub struct StateFileKeeper {
     pub file: StateFile,
     /// What is saved with the next step.
     pub unsaved: SaveBatch,
@@ -56,10 +56,10 @@ pub struct StateSaver {
     check_at: Instant,
 }
 
-impl StateSaver {
-    pub fn new(file: StateFile) -> StateSaver {
+impl StateFileKeeper {
+    pub fn new(file: StateFile) -> StateFileKeeper {
         let now = Instant::now();
-        StateSaver {
+        StateFileKeeper {
             file,
             unsaved: SaveBatch::default(),
             trouble: None,
@@ -145,7 +145,7 @@ mod tests {
     fn while_steps_fail_the_loop_wakes_to_retry_and_for_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let (file, _connection) = StateFile::open(directory.path()).unwrap();
-        let mut saver = StateSaver::new(file);
+        let mut saver = StateFileKeeper::new(file);
         saver.check_at = Instant::now();
         let error = StateFileError::InUse(directory.path().to_owned());
         saver.note_failure(&error, &mut DaemonCounts::default());

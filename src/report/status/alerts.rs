@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use announce::delivery::Attempt;
+use announce::delivery::KeptAnswer;
 use announce::plan::{PublishMode, is_broker_name};
 use jiff::Timestamp;
 use resourcesync::uri::Hub;
@@ -10,7 +10,7 @@ use websub::publisher::reason::RefusalKind;
 
 use crate::report::status::words::counted;
 use crate::report::status::{
-    AccountCondition, BacklogOverflow, ChannelView, HubView, MissingDirectory, MountStatus,
+    AccountCondition, BacklogOverflow, ChannelView, HubView, MissingInDirectory, MountStatus,
     MutedSet, NeverReachedHub, SourceStatus, Status,
 };
 
@@ -239,7 +239,7 @@ fn add_source_alerts(source: &SourceStatus, alerts: &mut Vec<Alert>) {
 }
 
 /// Returns the directories with most missing documents, and the number of the others.
-pub fn describe_missing(named: &[MissingDirectory], more: usize) -> String {
+pub fn describe_missing(named: &[MissingInDirectory], more: usize) -> String {
     let mut parts: Vec<String> = named.iter().map(ToString::to_string).collect();
     if more > 0 {
         parts.push(format!("and {}", more_directories(more)));
@@ -344,7 +344,7 @@ pub struct HubSummary<'a> {
     /// The time of the last accepted notification.
     pub accepted: Option<Timestamp>,
     /// The latest attempt on any channel.
-    pub last: Option<&'a Attempt>,
+    pub last: Option<&'a KeptAnswer>,
     pub troubles: Vec<HubTrouble<'a>>,
 }
 
@@ -417,9 +417,9 @@ fn grouped_failures<'a>(views: impl Iterator<Item = &'a HubView>) -> Vec<HubTrou
         };
         let kind = view.failure().map(|refusal| refusal.kind);
         // Where the hub fails as a whole, other channels were not tried.
-        let is_it = |last: &&Attempt| last.refusal.as_ref().map(|refusal| refusal.kind) == kind;
+        let is_it = |last: &&KeptAnswer| last.refusal.as_ref().map(|refusal| refusal.kind) == kind;
         let last = view.last.as_ref().filter(is_it);
-        let own_reason = last.and_then(Attempt::reason_in_body);
+        let own_reason = last.and_then(KeptAnswer::reason_in_body);
         let mut known = troubles.iter_mut();
         match known.find(|trouble| (trouble.state, trouble.kind) == (view.state, kind)) {
             Some(trouble) => {

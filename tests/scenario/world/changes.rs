@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use announce::changes::inventory::take_inventory;
 use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
-use announce::changes::selection::KeptSelections;
-use announce::changes::taken_keys::KeyRow;
+use announce::changes::selection::KeptFreshSelections;
+use announce::changes::taken_keys::KeysRow;
 use announce::observation::Stat;
 use announce::plan::Plan;
-use announce::state::{Db, StateError};
+use announce::state::{Db, StatementError};
 use announce::steps::rounds::KEYS;
 use jiff::Timestamp;
 use resourcesync::change::Change;
@@ -36,15 +36,15 @@ enum NotTaken {
     Failed(String),
 }
 
-impl From<StateError> for NotTaken {
-    fn from(error: StateError) -> NotTaken {
+impl From<StatementError> for NotTaken {
+    fn from(error: StatementError) -> NotTaken {
         NotTaken::Failed(error.to_string())
     }
 }
 
 /// Reads the lists of a request as they are now, with what the database says was taken.
 pub fn take(
-    rounds: &mut KeptSelections,
+    rounds: &mut KeptFreshSelections,
     request: &RoundRequest,
     tree: &FakeTree,
     plan: &Plan,
@@ -147,15 +147,15 @@ impl RoundFiles for Files<'_> {
         Ok(changes)
     }
 
-    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, NotTaken> {
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeysRow>, NotTaken> {
         Ok(self.rows.all(KEYS, (&self.request.set, list))?)
     }
 
-    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, NotTaken> {
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeysRow)>, NotTaken> {
         Ok(self.rows.last_key_row(&self.request.set, list)?)
     }
 
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), NotTaken> {
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeysRow)) -> Result<(), NotTaken> {
         Ok(self.rows.each_key_row(&self.request.set, pass)?)
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use announce::changes::round::RoundRequest;
-use announce::changes::selection::KeptSelections;
+use announce::changes::selection::KeptFreshSelections;
 use announce::delivery::Submission;
 use announce::event::{DropCause, Effect, Event, Fact};
 use announce::finding::Finding;
@@ -25,10 +25,10 @@ use announce::observation::{
 };
 use announce::plan::Plan;
 use announce::state::open::StateFile;
-use announce::state::{ChannelId, Db, HubId, StateError};
+use announce::state::{ChannelId, Db, HubId, StatementError};
 use announce::steps::change_log::backlog;
 use announce::steps::engine::Engine;
-use announce::time::ClockReadings;
+use announce::time::StepClocks;
 use jiff::{SignedDuration, Timestamp};
 use resourcesync::capability::ChannelKind;
 use resourcesync::change_payload::ChangePayload;
@@ -80,7 +80,7 @@ pub struct World {
     disk: Option<rusqlite::Connection>,
     /// The file of the database, if it is in one.
     file: Option<PathBuf>,
-    rounds: KeptSelections,
+    rounds: KeptFreshSelections,
     engine: Option<Engine>,
     tree: FakeTree,
     /// The file systems below the root of the first mount.
@@ -139,7 +139,7 @@ impl World {
             plan,
             disk: Some(announce::state::open::in_memory().unwrap()),
             file: None,
-            rounds: KeptSelections::default(),
+            rounds: KeptFreshSelections::default(),
             engine: None,
             tree: FakeTree::default(),
             nested: BTreeMap::new(),
@@ -436,7 +436,7 @@ impl World {
         let effects = match &mut self.engine {
             Some(engine) => {
                 self.statements.collect(&mut engine.connection);
-                let prepared = engine.change_plan(plan, now, |_, _| Ok::<_, StateError>(()));
+                let prepared = engine.change_plan(plan, now, |_, _| Ok::<_, StatementError>(()));
                 prepared.unwrap().1
             }
             None => {
@@ -668,8 +668,8 @@ impl World {
         self
     }
 
-    fn moment(&self) -> ClockReadings {
-        ClockReadings {
+    fn moment(&self) -> StepClocks {
+        StepClocks {
             now: self.now,
             wall: self.wall(),
         }
@@ -1105,9 +1105,9 @@ pub fn names(channel: &str, hub: &str) -> AccountName {
 fn try_step(
     engine: &mut Engine,
     event: Event,
-    now: ClockReadings,
+    now: StepClocks,
     chance: Option<&mut fastrand::Rng>,
-) -> Result<Vec<Effect>, StateError> {
+) -> Result<Vec<Effect>, StatementError> {
     // The number of instructions of a step ranges from hundreds to hundreds of thousands: a quarter of the steps fail.
     let draw = chance.map(|chance| (chance.u8(..), chance.u32(5..16)));
     let mut left = match draw {

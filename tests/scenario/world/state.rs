@@ -1,6 +1,6 @@
 //! What the state of the engine holds, as far as tests ask for it.
 
-use announce::delivery::Attempt;
+use announce::delivery::KeptAnswer;
 use announce::event::SuspendedDeletions;
 use announce::finding::Finding;
 use announce::state::HubId;
@@ -137,7 +137,7 @@ impl World {
                    a.hub FROM channel c JOIN account a ON a.channel = c.id \
                    JOIN hub h ON h.id = a.hub WHERE c.topic = ?1 AND h.uri = ?2";
         let topic = tree::absolute(topic);
-        type Try = (Option<u64>, bool, Option<Attempt>);
+        type Try = (Option<u64>, bool, Option<KeptAnswer>);
         type Ping = (Option<Timestamp>, bool, bool);
         let account = self
             .db()

@@ -17,10 +17,10 @@ use resourcesync::resource_list::ResourceKey;
 use resourcesync::uri::Uri;
 use websub::publisher::reason::error_chain;
 
-use crate::changes::inventory::{DeletionRules, InventoryRow, MissingCounts};
-use crate::changes::taken_keys::{KeyChanges, KeyRow};
+use crate::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
+use crate::changes::taken_keys::{KeyChanges, KeysRow};
 use crate::observation::{DocumentPath, Stat};
-use crate::state::{DocId, StateError};
+use crate::state::{DocId, StatementError};
 use crate::time::later;
 
 /// Changes that one round takes at most (C13).
@@ -129,8 +129,8 @@ pub enum RoundOutcome {
     Taken(Arc<Taken>),
 }
 
-impl From<StateError> for RoundOutcome {
-    fn from(error: StateError) -> RoundOutcome {
+impl From<StatementError> for RoundOutcome {
+    fn from(error: StatementError) -> RoundOutcome {
         RoundOutcome::Failed(error_chain(&error))
     }
 }
@@ -146,7 +146,7 @@ pub struct Taken {
     pub keys: KeyChanges,
     /// Resources that are listed otherwise than before (C28).
     pub inventory: BTreeMap<ResourceKey, Option<InventoryRow>>,
-    pub missing: Option<MissingCounts>,
+    pub missing: Option<MissingResources>,
 }
 
 /// Entries of a list that are fresh and were not taken yet.
@@ -235,13 +235,13 @@ pub trait RoundFiles {
     ) -> Result<Vec<Change>, Self::Error>;
 
     /// Returns the rows of keys that were taken from a list of the set.
-    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Self::Error>;
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeysRow>, Self::Error>;
 
     /// Returns the last of these rows whose keys have not vanished.
-    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Self::Error>;
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeysRow)>, Self::Error>;
 
     /// Hands over the rows of all lists of the set, list after list.
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Self::Error>;
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeysRow)) -> Result<(), Self::Error>;
 }
 
 /// Reads entries, each given by its list and its place there, and returns them in this order. `read` is called once for

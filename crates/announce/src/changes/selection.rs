@@ -17,7 +17,7 @@ use crate::changes::round::{
     read_in_given_order,
 };
 use crate::changes::taken_keys::{
-    Comparison, KeyChanges, KeyRow, TakenKeys, UntakenEntry, appended_rows,
+    ChannelComparison, KeyChanges, KeysRow, ListTakenKeys, UntakenEntry, appended_rows,
 };
 use crate::time::later;
 
@@ -28,23 +28,23 @@ const MAX_SELECTED: usize = 1 << 18;
 
 /// Rounds of all sets, with what each has compared and not taken yet.
 #[derive(Debug)]
-pub struct KeptSelections {
+pub struct KeptFreshSelections {
     /// By set. Locked only to take one out or to keep it.
-    selections: Mutex<BTreeMap<Uri, Selection>>,
+    selections: Mutex<BTreeMap<Uri, FreshSelection>>,
     /// Entries of all selections.
     max: usize,
 }
 
-impl Default for KeptSelections {
-    fn default() -> KeptSelections {
-        KeptSelections {
+impl Default for KeptFreshSelections {
+    fn default() -> KeptFreshSelections {
+        KeptFreshSelections {
             selections: Mutex::default(),
             max: MAX_SELECTED,
         }
     }
 }
 
-impl KeptSelections {
+impl KeptFreshSelections {
     /// Takes the earliest fresh entries of the lists that a request names (C13).
     pub fn take_fresh<F: RoundFiles>(
         &self,
@@ -54,7 +54,7 @@ impl KeptSelections {
         let kept = self.selections().remove(&request.set);
         let mut selection = match kept.filter(|kept| kept.is_reusable_for(request)) {
             Some(kept) => kept,
-            None => Selection::compare(request, self.max, files)?,
+            None => FreshSelection::compare(request, self.max, files)?,
         };
         let taken = selection.take(request, files)?;
         if !selection.fresh.are_exhausted() {
@@ -64,8 +64,8 @@ impl KeptSelections {
     }
 
     /// Keeps a selection, and as many others as there is room for.
-    fn keep(&self, set: Uri, selection: Selection) {
-        let count = |kept: &Selection| kept.fresh.entries.len() + kept.fresh.copies.len();
+    fn keep(&self, set: Uri, selection: FreshSelection) {
+        let count = |kept: &FreshSelection| kept.fresh.entries.len() + kept.fresh.copies.len();
         let mut room = self.max.saturating_sub(count(&selection));
         let mut selections = self.selections();
         selections.retain(|_, other| {
@@ -76,7 +76,7 @@ impl KeptSelections {
         selections.insert(set, selection);
     }
 
-    fn selections(&self) -> MutexGuard<'_, BTreeMap<Uri, Selection>> {
+    fn selections(&self) -> MutexGuard<'_, BTreeMap<Uri, FreshSelection>> {
         let locked = self.selections.lock();
         locked.unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl KeptSelections {
 
 /// The earliest fresh entries of a comparison, kept between the rounds that take them.
 #[derive(Debug)]
-struct Selection {
+struct FreshSelection {
     /// The last round that took of it.
     round: u64,
     /// The time of the comparison.
@@ -92,20 +92,20 @@ struct Selection {
     /// True if the time of an entry is that of the comparison, or may be one later.
     depends_on_time: bool,
     /// In order of their URIs.
-    lists: Vec<ListSelection>,
+    lists: Vec<ListInSelection>,
     fresh: FreshEntries,
     /// Rows that were changed since the last round.
     unsaved: KeyChanges,
 }
 
-impl Selection {
+impl FreshSelection {
     /// Compares the lists of a request with what was taken, and keeps so many fresh entries.
     fn compare<F: RoundFiles>(
         request: &RoundRequest,
         max: usize,
         files: &mut F,
-    ) -> Result<Selection, F::Error> {
-        let mut selection = Selection {
+    ) -> Result<FreshSelection, F::Error> {
+        let mut selection = FreshSelection {
             round: request.round,
             at: request.at,
             depends_on_time: false,
@@ -113,7 +113,7 @@ impl Selection {
             fresh: FreshEntries::default(),
             unsaved: KeyChanges::new(),
         };
-        let mut comparison = Comparison::new(max);
+        let mut comparison = ChannelComparison::new(max);
         for list in &request.lists {
             selection.add_list(request, list, &mut comparison, files)?;
         }
@@ -158,13 +158,13 @@ impl Selection {
         &mut self,
         request: &RoundRequest,
         list: &ListToRead,
-        comparison: &mut Comparison,
+        comparison: &mut ChannelComparison,
         files: &mut F,
     ) -> Result<(), F::Error> {
         let listed = files.read_keys(list)?;
         let stored = files.taken_rows(&list.list)?;
-        let mut keys = TakenKeys::new(stored, &request.watch);
-        let (mut selected, times) = ListSelection::with_times(list, &listed, request.at);
+        let mut keys = ListTakenKeys::new(stored, &request.watch);
+        let (mut selected, times) = ListInSelection::with_times(list, &listed, request.at);
         let untaken = keys.reconcile(&listed.entries, &times, request.watch.now);
         let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
         selected.left = if list.is_learned { 0 } else { untaken.len() };
@@ -210,7 +210,7 @@ impl Selection {
         let numbers = self.list_numbers(request);
         let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
         let is_known = request.lists.iter().all(|list| {
-            let uri = |selected: &ListSelection| selected.report.version.list.cmp(&list.list);
+            let uri = |selected: &ListInSelection| selected.report.version.list.cmp(&list.list);
             let number = self.lists.binary_search_by(uri);
             let before = number.map(|number| version(&self.lists[number].report.version));
             before == Ok(version(list)) && !list.is_learned
@@ -291,7 +291,7 @@ impl Selection {
             }
         }
         Ok(Taken {
-            has_more: request.beyond.is_some() || self.lists.iter().any(ListSelection::has_more),
+            has_more: request.beyond.is_some() || self.lists.iter().any(ListInSelection::has_more),
             lists: lists.into_iter().flatten().collect(),
             changes,
             keys,
@@ -305,7 +305,7 @@ fn last_row<F: RoundFiles>(
     list: &Uri,
     rows: &KeyChanges,
     files: &mut F,
-) -> Result<Option<(u32, KeyRow)>, F::Error> {
+) -> Result<Option<(u32, KeysRow)>, F::Error> {
     let all = (list.clone(), 0)..=(list.clone(), u32::MAX);
     let mut unsaved = rows.range(all).rev().filter_map(|((_, number), row)| {
         let row = row.as_ref().filter(|row| row.vanished.is_none())?;
@@ -314,7 +314,7 @@ fn last_row<F: RoundFiles>(
     let unsaved = unsaved.next();
     let saved = files.last_taken_row(list)?.map(|(number, row)| {
         let is_deleted = rows.contains_key(&(list.clone(), number));
-        let none = || KeyRow::new(&[], None);
+        let none = || KeysRow::new(&[], None);
         (number, if is_deleted { none() } else { row })
     });
     let both = saved.into_iter().chain(unsaved);
@@ -395,7 +395,7 @@ impl FreshEntries {
 
 /// One version of a list, as far as the selection has its entries.
 #[derive(Debug)]
-struct ListSelection {
+struct ListInSelection {
     /// The part of the file with its entries.
     span: Range<u64>,
     /// Position of the first entry with a datetime that can be true.
@@ -414,14 +414,14 @@ struct ListSelection {
     report: ListTally,
 }
 
-impl ListSelection {
+impl ListInSelection {
     /// Returns a list, and the effective times of its entries: of one without a datetime that can be true (C15), that of the
     /// last one before it that has one, or else the time of the comparison.
     fn with_times(
         list: &ListToRead,
         listed: &ListedChanges,
         at: Timestamp,
-    ) -> (ListSelection, Vec<Timestamp>) {
+    ) -> (ListInSelection, Vec<Timestamp>) {
         let mut times = Vec::with_capacity(listed.entries.len());
         let (mut dated, mut latest, mut last) = (None, None, at);
         for entry in &listed.entries {
@@ -438,7 +438,7 @@ impl ListSelection {
             closed_until: latest.filter(|_| listed.declared.until.is_some()),
             ..ListTally::new(list, listed.entries.len(), listed.skipped)
         };
-        let selected = ListSelection {
+        let selected = ListInSelection {
             span: listed.byte_span(),
             dated,
             left: 0,

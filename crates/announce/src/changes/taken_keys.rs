@@ -19,7 +19,7 @@ use crate::changes::round::AbsenceGrace;
 
 /// Keys of entries that were taken from one Change List, 16 bytes each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRow {
+pub struct KeysRow {
     pub bytes: Arc<[u8]>,
     /// The time at which the list was seen without these entries (C7).
     pub vanished: Option<Timestamp>,
@@ -29,13 +29,13 @@ pub struct KeyRow {
 pub const KEYS_PER_ROW: usize = 4_096;
 
 /// A value for each of some keys.
-type KeyMap<T> = HashMap<ChangeKey, T, BuildHasherDefault<KeyHasher>>;
+type KeyMap<T> = HashMap<ChangeKey, T, BuildHasherDefault<HashedKeyHasher>>;
 
 /// Hashes keys, which are hashes already.
 #[derive(Debug, Default)]
-struct KeyHasher(u64);
+struct HashedKeyHasher(u64);
 
-impl Hasher for KeyHasher {
+impl Hasher for HashedKeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -50,14 +50,14 @@ impl Hasher for KeyHasher {
 }
 
 /// Rows of keys to write, by list and number; nothing for a row to delete.
-pub type KeyChanges = BTreeMap<(Uri, u32), Option<KeyRow>>;
+pub type KeyChanges = BTreeMap<(Uri, u32), Option<KeysRow>>;
 
 /// The keys that were taken from one list.
 ///
 /// Rows of what vanished are numbered from the top, the others from 0.
 #[derive(Debug, Default)]
-pub struct TakenKeys {
-    rows: BTreeMap<u32, KeyRow>,
+pub struct ListTakenKeys {
+    rows: BTreeMap<u32, KeysRow>,
     changed: BTreeSet<u32>,
 }
 
@@ -70,13 +70,13 @@ pub struct UntakenPosition {
     pub copy: u32,
 }
 
-impl TakenKeys {
+impl ListTakenKeys {
     /// Returns the keys in some rows. Keys that vanished for longer than the grace are forgotten (C7).
-    pub fn new(mut rows: BTreeMap<u32, KeyRow>, watch: &AbsenceGrace) -> TakenKeys {
-        let is_old = |row: &KeyRow| row.vanished.is_some_and(|at| watch.is_forgotten(at));
+    pub fn new(mut rows: BTreeMap<u32, KeysRow>, watch: &AbsenceGrace) -> ListTakenKeys {
+        let is_old = |row: &KeysRow| row.vanished.is_some_and(|at| watch.is_forgotten(at));
         let old = rows.extract_if(.., |_, row| is_old(row));
         let changed = old.map(|(number, _)| number).collect();
-        TakenKeys { rows, changed }
+        ListTakenKeys { rows, changed }
     }
 
     /// Returns the rows of the list that are to be written.
@@ -88,7 +88,7 @@ impl TakenKeys {
 
     fn unvanished_keys(&self) -> impl Iterator<Item = ChangeKey> {
         let rows = self.rows.values().filter(|row| row.vanished.is_none());
-        rows.flat_map(KeyRow::keys)
+        rows.flat_map(KeysRow::keys)
     }
 
     /// Compares the keys with the entries that are listed now: those that are listed no more have vanished, and those that
@@ -149,7 +149,7 @@ impl TakenKeys {
         let lowest = self.rows.iter().find(|(_, row)| row.vanished.is_some());
         let mut next = lowest.map_or(u32::MAX, |(number, _)| number.saturating_sub(1));
         for keys in keys.chunks(KEYS_PER_ROW) {
-            self.rows.insert(next, KeyRow::new(keys, Some(at)));
+            self.rows.insert(next, KeysRow::new(keys, Some(at)));
             self.changed.insert(next);
             next = next.saturating_sub(1);
         }
@@ -169,7 +169,7 @@ impl TakenKeys {
             let kept = row.keys().filter(|key| !decrement(&mut left, *key));
             let kept: Vec<ChangeKey> = kept.collect();
             if kept.len() < row.keys().len() {
-                *row = KeyRow::new(&kept, row.vanished);
+                *row = KeysRow::new(&kept, row.vanished);
                 self.changed.insert(*number);
             }
         }
@@ -209,9 +209,9 @@ fn decrement(counts: &mut KeyMap<u32>, key: ChangeKey) -> bool {
 
 /// Returns the rows that some more keys make after the last row of a list.
 pub fn appended_rows(
-    last: Option<(u32, KeyRow)>,
+    last: Option<(u32, KeysRow)>,
     keys: impl IntoIterator<Item = ChangeKey>,
-) -> Vec<(u32, KeyRow)> {
+) -> Vec<(u32, KeysRow)> {
     let number = last.as_ref().map_or(0, |(number, _)| *number);
     let mut all: Vec<ChangeKey> = last.iter().flat_map(|(_, row)| row.keys()).collect();
     let before = all.len();
@@ -221,7 +221,7 @@ pub fn appended_rows(
     }
     let rows = (number..=u32::MAX)
         .zip(all.chunks(KEYS_PER_ROW))
-        .map(|(number, keys)| (number, KeyRow::new(keys, None)));
+        .map(|(number, keys)| (number, KeysRow::new(keys, None)));
     // The last row is as it was if it is full.
     rows.skip(before / KEYS_PER_ROW).collect()
 }
@@ -259,11 +259,11 @@ fn number_copies(
     numbered
 }
 
-impl KeyRow {
+impl KeysRow {
     /// Makes a row.
-    pub fn new(keys: &[ChangeKey], vanished: Option<Timestamp>) -> KeyRow {
+    pub fn new(keys: &[ChangeKey], vanished: Option<Timestamp>) -> KeysRow {
         let bytes = keys.iter().flat_map(|key| key.0).collect();
-        KeyRow { bytes, vanished }
+        KeysRow { bytes, vanished }
     }
 
     pub fn keys(&self) -> impl ExactSizeIterator<Item = ChangeKey> {
@@ -300,7 +300,7 @@ impl UntakenEntry {
 
 /// The result of a comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct CrossListEntries {
+pub struct ComparedEntries {
     /// Entries that were taken from other lists.
     pub taken: Vec<UntakenEntry>,
     /// Silent entries that no other list tells.
@@ -318,7 +318,7 @@ const ROOM_FOR_MANY: usize = 32 << 20;
 
 /// The comparison of some lists of a channel with everything that was taken on it.
 #[derive(Debug, Default)]
-pub struct Comparison {
+pub struct ChannelComparison {
     candidates: Vec<UntakenEntry>,
     /// Candidates that are kept, and up to a sixteenth more.
     max: usize,
@@ -328,12 +328,12 @@ pub struct Comparison {
     learned: KeyMap<u32>,
 }
 
-impl Comparison {
+impl ChannelComparison {
     /// Begins a comparison that keeps so many entries.
-    pub fn new(max: usize) -> Comparison {
-        Comparison {
+    pub fn new(max: usize) -> ChannelComparison {
+        ChannelComparison {
             max: max.max(1),
-            ..Comparison::default()
+            ..ChannelComparison::default()
         }
     }
 
@@ -369,9 +369,9 @@ impl Comparison {
     pub fn compare_across_lists<E>(
         mut self,
         stored: impl FnOnce(&mut dyn FnMut(u32, ChangeKey)) -> Result<(), E>,
-    ) -> Result<CrossListEntries, E> {
+    ) -> Result<ComparedEntries, E> {
         if self.candidates.is_empty() {
-            return Ok(CrossListEntries::default());
+            return Ok(ComparedEntries::default());
         }
         let candidates = &mut self.candidates;
         candidates.sort_unstable_by_key(|entry| {
@@ -379,7 +379,7 @@ impl Comparison {
         });
         let mut counts = KeyCounts::new(candidates);
         stored(&mut |list, key| counts.count_taken(candidates, list, key))?;
-        let mut compared = CrossListEntries::default();
+        let mut compared = ComparedEntries::default();
         let mut is_fresh = Vec::with_capacity(candidates.len());
         for group in candidates.chunk_by(|one, other| one.place.key == other.place.key) {
             let learned = self.learned.get(&group[0].place.key);

@@ -17,9 +17,9 @@ pub mod open;
 /// A failed statement: the step did not happen, and is tried again.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read or write the state")]
-pub struct StateError(#[from] pub rusqlite::Error);
+pub struct StatementError(#[from] pub rusqlite::Error);
 
-pub type Result<T, E = StateError> = std::result::Result<T, E>;
+pub type Result<T, E = StatementError> = std::result::Result<T, E>;
 
 /// Row number of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -18,7 +18,7 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::state::{Db, Result, StateError};
+use crate::state::{Db, Result, StatementError};
 
 /// The schema of a new state file.
 const SCHEMA: &str = include_str!("schema.sql");
@@ -203,7 +203,7 @@ impl StateFile {
             let synchronous = if are_synced { "FULL" } else { "NORMAL" };
             connection
                 .pragma_update(None, "synchronous", synchronous)
-                .map_err(|source| self.save_error(StateError(source)))?;
+                .map_err(|source| self.save_error(StatementError(source)))?;
             self.are_commits_synced = are_synced;
         }
         Ok(())
@@ -216,16 +216,16 @@ impl StateFile {
         self.sync_commits(connection, true)?;
         connection
             .pragma_update(None, "user_version", SCHEMA_VERSION)
-            .map_err(|source| self.save_error(StateError(source)))
+            .map_err(|source| self.save_error(StatementError(source)))
     }
 
     /// Returns the error of a failed step, which names the file.
-    pub fn save_error(&self, StateError(source): StateError) -> StateFileError {
+    pub fn save_error(&self, StatementError(source): StatementError) -> StateFileError {
         StateFileError::Save(self.path.clone(), source)
     }
 
     /// Returns the error of a failed query, which names the file.
-    pub fn load_error(&self, StateError(source): StateError) -> StateFileError {
+    pub fn load_error(&self, StatementError(source): StatementError) -> StateFileError {
         StateFileError::Load(self.path.clone(), source)
     }
 

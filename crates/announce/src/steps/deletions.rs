@@ -40,7 +40,7 @@ pub fn request_due_looks(step: &mut Step<'_>) -> Result<()> {
 fn may_be_deleted(step: &Step<'_>, document: &SeenDocument) -> bool {
     let is_believed = |source: &LiveSource| {
         document.presence == Presence::Accepted
-            || !(source.is_mass || source.is_away(&document.path))
+            || !(source.is_mass || source.is_nested_away(&document.path))
     };
     let is_grace_over = document.grace_ends.is_some_and(|ends| ends <= step.now);
     let source = step.source_with_row(document.source);

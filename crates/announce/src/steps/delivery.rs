@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::delivery::{Attempt, HubFailure, HubQueue, Outage, SIZE_REMEMBERED, Submission};
-use crate::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
+use crate::delivery::{HubFailure, HubQueue, KeptAnswer, Outage, SIZE_REMEMBERED, Submission};
+use crate::event::{AnswerFact, AnsweredNotification, DropCause, Fact};
 use crate::plan::PublishMode;
 use crate::steps::owed::Version;
 use crate::time::{earlier, elapsed, later};
@@ -250,14 +250,14 @@ struct AnsweredFlight<'a> {
     flight: Flight,
     answer: &'a Answer,
     /// The attempt before at the same notification.
-    before: Option<Attempt>,
+    before: Option<KeptAnswer>,
     was_probe: bool,
     jitter: f64,
 }
 
 impl AnsweredFlight<'_> {
     /// Returns the fact of the answer.
-    fn fact(&self, outcome: AnswerOutcome) -> Fact {
+    fn fact(&self, outcome: AnswerFact) -> Fact {
         let answered = AnsweredNotification {
             kind: self.channel.kind,
             topic: self.channel.topic.clone(),
@@ -282,7 +282,7 @@ pub fn answered(
     let was_probe = queue.is_some_and(|queue| queue.answered(id, seq));
     let of_log = "(SELECT l.bytes * account.entries / l.entries FROM change_log l \
                   WHERE l.channel = account.channel AND l.seq = account.seq)";
-    let flying = step.db.first::<(Flight, Option<Attempt>)>(
+    let flying = step.db.first::<(Flight, Option<KeptAnswer>)>(
         &format!(
             "UPDATE account SET attempts = attempts + 1, in_doubt = max(in_doubt, ?4), retry_at = NULL, sending = NULL \
              WHERE channel = ?1 AND hub = ?2 AND sending = ?3 AND seq IS NOT NULL \
@@ -312,7 +312,7 @@ pub fn answered(
     };
     match verdict(answer, attempts, step.now, jitter) {
         Verdict::Accepted => accepted(step, &answered),
-        Verdict::TooLarge if halve(step, &answered)? => Ok(()),
+        Verdict::TooLarge if withdraw_too_large(step, &answered)? => Ok(()),
         Verdict::TooLarge => {
             let reason = "a notification of one document is too large for it";
             let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
@@ -326,8 +326,8 @@ pub fn answered(
 fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
-    let last = Attempt::new(answered.flight.seq, answered.answer, None, now);
-    step.facts.push(answered.fact(AnswerOutcome::Delivered {
+    let last = KeptAnswer::new(answered.flight.seq, answered.answer, None, now);
+    step.facts.push(answered.fact(AnswerFact::Delivered {
         changes: answered.flight.entries,
         took: elapsed(answered.flight.cut, now),
     }));
@@ -375,7 +375,7 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
 }
 
 /// Withdraws a notification that is too large, so that half of it is cut. Returns false if it cannot be made smaller.
-fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
+fn withdraw_too_large(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     let (account, now) = (answered.account, step.now);
     let (hub, entries) = (account.1, answered.flight.entries);
     let sql = "SELECT max_entries FROM account WHERE channel = ?1 AND hub = ?2";
@@ -386,7 +386,7 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     }
     let limit = limit.min(entries / 2);
     let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
-    let last = Attempt::new(answered.flight.seq, answered.answer, Some(refusal), now);
+    let last = KeptAnswer::new(answered.flight.seq, answered.answer, Some(refusal), now);
     withdraw_flight(step, account)?;
     let values = (limit, last.to_json());
     step.db
@@ -399,7 +399,7 @@ fn halve(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<bool> {
     };
     let is_news = queue.too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
     let ended = queue.end_outage();
-    let halved = AnswerOutcome::Halved { limit, is_news };
+    let halved = AnswerFact::Halved { limit, is_news };
     step.facts.push(answered.fact(halved));
     release_waiting(step, hub, ended)?;
     Ok(true)
@@ -415,7 +415,7 @@ fn refused(
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
     let seq = answered.flight.seq;
-    let attempt = Attempt::new(seq, answered.answer, Some(refusal.clone()), now);
+    let attempt = KeptAnswer::new(seq, answered.answer, Some(refusal.clone()), now);
     let sql = "UPDATE account SET last = ?3 WHERE channel = ?1 AND hub = ?2 \
                RETURNING is_answer_old, acceptances, is_at_fault";
     let retries: Option<(bool, Option<i64>, bool)> =
@@ -461,7 +461,7 @@ fn refused(
     let columns = "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5";
     let values = (retry_at, acceptances, is_at_fault);
     step.db.set_account(account, columns, values)?;
-    step.facts.push(answered.fact(AnswerOutcome::Refused {
+    step.facts.push(answered.fact(AnswerFact::Refused {
         refusal,
         next_try: retry_at,
         is_news,
@@ -477,7 +477,7 @@ fn release_waiting(step: &mut Step<'_>, hub: HubId, ended: Option<Outage>) -> Re
     let sql = "SELECT channel, seq, attempts, last FROM account WHERE hub = ?1 AND seq IS NOT NULL AND sending IS NULL";
     let flying = step
         .db
-        .all::<Vec<(ChannelId, u64, u32, Option<Attempt>)>>(sql, hub)?;
+        .all::<Vec<(ChannelId, u64, u32, Option<KeptAnswer>)>>(sql, hub)?;
     let mut notifications = 0;
     for (id, seq, attempts, last) in flying {
         let last = last.filter(|last| last.seq == seq);

@@ -13,7 +13,7 @@ use resourcesync::uri::Uri;
 use crate::event::Fact;
 use crate::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
 use crate::state::{Columns, Db, DocId, FromRow, Parameters, Result, from_row, integers, nth};
-use crate::steps::findings::{self, FindingSubject};
+use crate::steps::findings::{self, FindingPart};
 use crate::steps::owed::{Version, is_deletion_announced};
 use crate::steps::{Step, change_sets, deletions, mounts, owed, relations};
 use crate::time::later;
@@ -152,7 +152,7 @@ impl<'a> Db<'a> {
         uri: Uri,
         path: DocumentPath,
         at: Timestamp,
-    ) -> Result<ObservedCandidate> {
+    ) -> Result<KnownCandidate> {
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM finding WHERE about = ?1 AND part = 2), \
              EXISTS (SELECT 1 FROM other_file WHERE mount = ?2 AND path = ?3), \
@@ -162,7 +162,7 @@ impl<'a> Db<'a> {
         let known = self.first(&sql, (&uri, &path))?;
         let (has_findings, is_other_file, predates, is_reported, report_at, id, document) =
             known.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-        Ok(ObservedCandidate {
+        Ok(KnownCandidate {
             position,
             uri,
             path,
@@ -207,7 +207,7 @@ impl<'a> Db<'a> {
 /// A candidate that was looked at, and all that is known of it: a document that was seen, or a file that is none, or cannot
 /// be read.
 #[derive(Debug)]
-pub struct ObservedCandidate {
+pub struct KnownCandidate {
     /// Position of its source.
     pub position: usize,
     pub uri: Uri,
@@ -246,7 +246,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     let known = step.db.candidate(position, uri, path, at)?;
     let found = findings::of_look(&known.uri, &look);
     if let Some(found) = found.filter(|found| known.has_findings || !found.is_empty()) {
-        findings::replace(step, position, &known.uri, FindingSubject::File, found)?;
+        findings::replace(step, position, &known.uri, FindingPart::File, found)?;
     }
     match look {
         Look::Document { parsed, stat } => note_document(step, known, parsed, stat)?,
@@ -288,7 +288,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
 /// Takes in a complete document.
 fn note_document(
     step: &mut Step<'_>,
-    known: ObservedCandidate,
+    known: KnownCandidate,
     parsed: Arc<Document>,
     stat: Stat,
 ) -> Result<()> {
@@ -339,7 +339,7 @@ fn note_document(
         }
     }
     take_new_version(step, known, &parsed, stat, baseline)?;
-    step.live.sources[position].note_held_document(step.db, mount)
+    step.live.sources[position].mark_held_document(step.db, mount)
 }
 
 /// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
@@ -363,7 +363,7 @@ fn replaces_announced(step: &Step<'_>, before: &SeenDocument, found: &Version) -
 /// Takes in a document that is new or changed.
 fn take_new_version(
     step: &mut Step<'_>,
-    known: ObservedCandidate,
+    known: KnownCandidate,
     parsed: &Arc<Document>,
     stat: Stat,
     baseline: u8,
@@ -535,7 +535,7 @@ pub fn touch(step: &Step<'_>, id: DocId) -> Result<()> {
 }
 
 /// Asks again what lies at a path that holds no document, where a Capability List names it.
-fn request_explanation(step: &mut Step<'_>, known: &ObservedCandidate) -> Result<()> {
+fn request_explanation(step: &mut Step<'_>, known: &KnownCandidate) -> Result<()> {
     let source = &step.live.sources[known.position];
     let is_named = source.is_swept()
         && step.db.exists(
@@ -550,7 +550,7 @@ fn request_explanation(step: &mut Step<'_>, known: &ObservedCandidate) -> Result
 }
 
 /// Notes that a document cannot be read; it keeps its last good state.
-fn note_unreadable(step: &Step<'_>, known: &ObservedCandidate, reason: &Incomplete) -> Result<()> {
+fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete) -> Result<()> {
     let (uri, path, document) = (&known.uri, &known.path, &known.document);
     let is_reachable = !matches!(reason, Incomplete::Denied(_));
     if is_reachable {
@@ -590,7 +590,7 @@ fn note_unreadable(step: &Step<'_>, known: &ObservedCandidate, reason: &Incomple
 
 /// Forgets that a candidate was no document, or could not be read. If it could not be read for long, entries that it has or
 /// had count as seen from now on (C7).
-fn forget_unreadable(step: &Step<'_>, known: &ObservedCandidate) -> Result<()> {
+fn forget_unreadable(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     if known.is_other_file {
         let sql = "DELETE FROM other_file WHERE mount = ?1 AND path = ?2";
         step.db.run(sql, &known.path)?;

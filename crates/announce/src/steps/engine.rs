@@ -8,13 +8,13 @@ use crate::event::{DropCause, Effect, Event, Fact};
 use crate::history::{NotificationHistory, load_history};
 use crate::observation::{DocumentPath, MountId};
 use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
-use crate::time::{ClockReadings, later};
+use crate::time::{StepClocks, later};
 use jiff::Timestamp;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::Connection;
 use websub::retry::end_after_restart;
 
-use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StateError};
+use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StatementError};
 use crate::steps::live::{LiveSource, LiveState};
 use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relations, served};
 
@@ -53,7 +53,7 @@ impl Engine {
     pub fn start(
         mut connection: Connection,
         mut plan: Plan,
-        now: ClockReadings,
+        now: StepClocks,
     ) -> Result<(Engine, Vec<Effect>)> {
         let transaction = connection.transaction()?;
         let (live, effects, wake) = put_into_effect(Db(&transaction), &mut plan, now, None)?;
@@ -70,17 +70,17 @@ impl Engine {
     }
 
     /// Puts another plan into effect. If that fails, or `prepare` does, which is called before the commit, nothing happened.
-    pub fn change_plan<T, E: From<StateError>>(
+    pub fn change_plan<T, E: From<StatementError>>(
         &mut self,
         mut plan: Plan,
-        now: ClockReadings,
+        now: StepClocks,
         prepare: impl FnOnce(Db<'_>, &Plan) -> Result<T, E>,
     ) -> Result<(T, Vec<Effect>), E> {
-        let transaction = self.connection.transaction().map_err(StateError)?;
+        let transaction = self.connection.transaction().map_err(StatementError)?;
         let (live, effects, wake) =
             put_into_effect(Db(&transaction), &mut plan, now, Some(&self.live))?;
         let prepared = prepare(Db(&transaction), &plan)?;
-        transaction.commit().map_err(StateError)?;
+        transaction.commit().map_err(StatementError)?;
         self.plan = plan;
         self.live = live;
         self.wake = wake;
@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Returns an engine for a look at a state that is left as it is: it may be read only.
-    pub fn read_only(connection: Connection, mut plan: Plan, now: ClockReadings) -> Result<Engine> {
+    pub fn read_only(connection: Connection, mut plan: Plan, now: StepClocks) -> Result<Engine> {
         let db = Db(&connection);
         mounts::number(db, &mut plan)?;
         let mut live = LiveState::load(db, &plan, now.wall)?;
@@ -110,7 +110,7 @@ impl Engine {
     pub fn step(
         &mut self,
         events: Vec<Event>,
-        now: ClockReadings,
+        now: StepClocks,
         beside: impl FnOnce(Db<'_>, &[Effect]) -> Result<()>,
     ) -> Result<Vec<Effect>> {
         let mut live = self.live.clone();
@@ -135,7 +135,7 @@ impl Engine {
 
     /// Takes an operator's command, and nothing that follows from it: on a state that no daemon works on, that is for the
     /// next daemon to do, and to report.
-    pub fn execute_offline(&mut self, event: Event, now: ClockReadings) -> Result<Vec<Effect>> {
+    pub fn execute_offline(&mut self, event: Event, now: StepClocks) -> Result<Vec<Effect>> {
         let mut live = self.live.clone();
         let transaction = self.connection.transaction()?;
         let mut step = Step::new(Db(&transaction), &self.plan, &mut live, now);
@@ -166,7 +166,7 @@ impl Engine {
 fn put_into_effect(
     db: Db<'_>,
     plan: &mut Plan,
-    now: ClockReadings,
+    now: StepClocks,
     before: Option<&LiveState>,
 ) -> Result<(LiveState, Vec<Effect>, Option<Timestamp>)> {
     let mut live = LiveState::default();
@@ -385,7 +385,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
                 db.update_document(id, "mount = ?2, path = ?3, looked = 0", &place)?;
                 // R15: the file system that has it may not be mounted yet.
                 if let Some((position, _)) = step.plan.source_of(place.mount) {
-                    step.live.sources[position].note_held_document(db, place.mount)?;
+                    step.live.sources[position].mark_held_document(db, place.mount)?;
                 }
             }
             Some(_) => {}

@@ -33,7 +33,7 @@ const MAX_MEMBERS: usize = 2_000;
 
 /// The part of a document or set that findings are about: those of one part are replaced together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FindingSubject {
+pub enum FindingPart {
     Document = 0,
     Channel = 1,
     /// What the last look at the file found.
@@ -73,7 +73,7 @@ pub fn replace(
     step: &Step<'_>,
     position: usize,
     about: &Uri,
-    part: FindingSubject,
+    part: FindingPart,
     findings: impl IntoIterator<Item = Finding>,
 ) -> Result<()> {
     let sql = "SELECT what, said FROM finding WHERE about = ?1 AND part = ?2";
@@ -96,7 +96,7 @@ fn note(
     step: &Step<'_>,
     position: usize,
     about: &Uri,
-    part: FindingSubject,
+    part: FindingPart,
     finding: &Finding,
 ) -> Result<()> {
     let tell_at = later(step.now, step.plan.sources[position].broken_after);
@@ -238,7 +238,7 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
         let sql =
             "DELETE FROM finding WHERE about = ?1 AND part = 0 AND document = ?2 AND what <> ?3";
         step.db.run(sql, (&about, named, json(&found.identity())))?;
-        note(step, position, &about, FindingSubject::Document, &found)?;
+        note(step, position, &about, FindingPart::Document, &found)?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::state::{Columns, DocId, FromRow, Result, from_row};
 use crate::steps::Step;
 use crate::steps::change_sets::{self, ListKind, TrackedSet, retry_delay};
 use crate::steps::documents::{Presence, SeenDocument};
-use crate::steps::findings::{self, FindingSubject};
+use crate::steps::findings::{self, FindingPart};
 
 /// Largest size of the lists that are learned in one round, in bytes; one list at least.
 const LEARNED_SIZE: u64 = 32 << 20;
@@ -343,7 +343,7 @@ pub fn note_entry_findings(
         list,
         untold,
     });
-    findings::replace(step, position, uri, FindingSubject::Entries, findings)?;
+    findings::replace(step, position, uri, FindingPart::Entries, findings)?;
     if taken.skipped > skipped {
         step.facts.push(Fact::SkippedEntries {
             source: step.plan.sources[position].name.clone(),

@@ -18,7 +18,7 @@ use crate::finding::Finding;
 use crate::observation::{DocumentPath, Identity, MountId, NoDocument, Stat, UnreadableDirectory};
 use crate::plan::{MountPlan, Plan, PublishMode, SourcePlan};
 use crate::state::{Db, DocId, HubId, Result};
-use crate::steps::documents::ObservedCandidate;
+use crate::steps::documents::KnownCandidate;
 use crate::steps::findings::FindingLogLimit;
 use crate::steps::mounts::NestedFileSystems;
 use crate::steps::owed::Version;
@@ -125,7 +125,7 @@ impl LiveSource {
     }
 
     /// Returns true if a path lies where another file system was when documents were last seen there (R15).
-    pub fn is_away(&self, path: &DocumentPath) -> bool {
+    pub fn is_nested_away(&self, path: &DocumentPath) -> bool {
         let mount = self.mounts.get(&path.mount);
         mount.is_some_and(|mount| mount.nested.is_away(&path.below))
     }
@@ -145,7 +145,7 @@ impl LiveSource {
         })
     }
 
-    pub fn note_held_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
+    pub fn mark_held_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
         let mount = self.mounts.get_mut(&id);
         mount.filter(|it| !it.held_document).map_or(Ok(()), |it| {
             let mount = Arc::make_mut(it);
@@ -233,7 +233,7 @@ pub struct LiveMount {
     pub doubt: Option<(Identity, BTreeSet<Uri>)>,
     /// The reason why the mount is absent.
     pub reason: Option<String>,
-    pub baseline: Baseline,
+    pub baseline: MountSweeps,
     pub nested: NestedFileSystems,
     /// The first directories that may not be read, and how many more.
     pub unreadable: (Vec<UnreadableDirectory>, usize),
@@ -309,12 +309,12 @@ fn load_mounts(
             state: MountState::Unknown,
             doubt: None,
             reason: None,
-            baseline: Baseline {
+            baseline: MountSweeps {
                 is_complete: baselined,
                 swept,
                 candidates,
                 started: wall,
-                ..Baseline::default()
+                ..MountSweeps::default()
             },
             nested: NestedFileSystems {
                 rows: nested,
@@ -349,7 +349,7 @@ fn parse_sweep_scope(
 
 /// Complete sweeps of one mount, and the documents that were read first in the one under way.
 #[derive(Debug, Clone, Default)]
-pub struct Baseline {
+pub struct MountSweeps {
     pub is_complete: bool,
     /// The start of the last complete sweep.
     pub swept: Option<Timestamp>,
@@ -378,7 +378,7 @@ pub struct SweptScope {
     pub unread: Vec<Uri>,
 }
 
-impl Baseline {
+impl MountSweeps {
     /// Returns true if the last complete sweep had the candidates that are configured.
     pub fn is_swept_as_configured(&self) -> bool {
         let swept = self.candidates.as_ref();
@@ -389,7 +389,7 @@ impl Baseline {
     /// while the mount was swept.
     pub fn counts_as_told(
         &mut self,
-        known: &ObservedCandidate,
+        known: &KnownCandidate,
         parsed: &Document,
         stat: Stat,
     ) -> bool {

@@ -171,14 +171,14 @@ pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()
 }
 
 /// Returns what is known of the documents below a directory of a mount.
-fn documents_below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<DocumentsBelow> {
+fn documents_below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<BelowSummary> {
     let [from, to] = [b'/', b'0'].map(|end| [top, &[end]].concat());
     let found = db.all::<Vec<(u8, bool)>>(
         "SELECT d.presence, EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) FROM document d \
          WHERE d.mount = ?1 AND d.path >= ?2 AND d.path < ?3 AND d.presence BETWEEN 1 AND 3",
         (id, from, to),
     )?;
-    Ok(DocumentsBelow {
+    Ok(BelowSummary {
         is_any_known: !found.is_empty(),
         is_any_seen: found.contains(&(1, false)),
         are_missing: found.iter().any(|(presence, _)| *presence == 2),
@@ -302,7 +302,7 @@ pub struct NestedFileSystems {
 
 /// State of the documents below one directory.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct DocumentsBelow {
+pub struct BelowSummary {
     pub is_any_known: bool,
     /// True if one of them is there, and can be read.
     pub is_any_seen: bool,
@@ -350,7 +350,7 @@ impl NestedFileSystems {
 
     /// Decides which are away, once everything below the root was looked at: `below` says what lies below a directory.
     /// Before the first time, the rows are not complete: nobody noted where file systems begin.
-    fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<DocumentsBelow, E>) -> Result<(), E> {
+    fn decide<E>(&mut self, below: impl Fn(&[u8]) -> Result<BelowSummary, E>) -> Result<(), E> {
         let is_first = !std::mem::replace(&mut self.are_noted, true);
         let Some(found) = &self.found else {
             return Ok(());
@@ -393,7 +393,7 @@ impl NestedFileSystems {
 fn row_kept_after_sweep(
     row: NestedRow,
     there: Option<NestedRow>,
-    below: DocumentsBelow,
+    below: BelowSummary,
 ) -> Option<NestedRow> {
     let kept = |is_away| Some(NestedRow { is_away, ..row });
     match (row.device, there) {

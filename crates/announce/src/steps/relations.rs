@@ -8,7 +8,7 @@ use resourcesync::uri::Uri;
 
 use crate::state::{DocId, Result};
 use crate::steps::documents::{self, COLUMNS, ChangedPart, SeenDocument};
-use crate::steps::findings::{self, FindingSubject};
+use crate::steps::findings::{self, FindingPart};
 use crate::steps::owed::Version;
 use crate::steps::{Step, lists, owed};
 use crate::time::later;
@@ -24,7 +24,7 @@ pub fn resolve(step: &mut Step<'_>, position: usize) -> Result<()> {
             let is_in_set = !document.is_gone() && resolve_one(step, &document, was_member)?;
             let found = findings::of_document(step, position, &document, is_in_set)?;
             if known || !found.is_empty() {
-                let part = FindingSubject::Document;
+                let part = FindingPart::Document;
                 findings::replace(step, position, &document.uri, part, found)?;
             }
             let is_changed = document.touched == ChangedPart::Version && document.baseline == 0;

@@ -10,14 +10,14 @@ use resourcesync::uri::Uri;
 
 use crate::changes::inventory::{DeletionRules, InventoryRow};
 use crate::changes::round::{AbsenceGrace, ROUND, RoundAnswer, RoundOutcome, RoundRequest, Taken};
-use crate::changes::taken_keys::KeyRow;
+use crate::changes::taken_keys::KeysRow;
 use crate::event::Fact;
 use crate::finding::Finding;
 use crate::observation::MountId;
-use crate::state::{Db, DocId, FromColumn, Result, StateError, columns, from_row, read};
+use crate::state::{Db, DocId, FromColumn, Result, StatementError, columns, from_row, read};
 use crate::steps::change_sets::{self, AT_ONCE, ListKind, TrackedSet};
 use crate::steps::channels::Channel;
-use crate::steps::findings::{self, FindingSubject};
+use crate::steps::findings::{self, FindingPart};
 use crate::steps::lists::{self, NextLists};
 use crate::steps::{Step, change_log};
 use crate::time::{elapsed, later};
@@ -87,7 +87,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
     }
     if kind == ListKind::ChangeLists && set.forget_inventory(step)? {
         let uri = step.db.uri_of(set.id)?;
-        findings::replace(step, position, &uri, FindingSubject::Entries, None)?;
+        findings::replace(step, position, &uri, FindingPart::Entries, None)?;
     }
     set.is_partial = false;
     let next = match kind {
@@ -252,7 +252,7 @@ fn save_round(
             missing: missing.missing,
             of: missing.of,
         });
-        findings::replace(step, position, &uri, FindingSubject::Entries, finding)?;
+        findings::replace(step, position, &uri, FindingPart::Entries, finding)?;
     }
     if is_learned {
         change_log::begin_interval(step, channel, set)?;
@@ -374,13 +374,13 @@ pub const KEYS: &str = "SELECT k.first, k.keys, k.vanished FROM document s CROSS
 
 impl Db<'_> {
     /// Returns the last row of keys of a list that have not vanished.
-    pub fn last_key_row(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>> {
+    pub fn last_key_row(self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeysRow)>> {
         let sql = format!("{KEYS} AND k.vanished IS NULL ORDER BY k.first DESC LIMIT 1");
         self.first(&sql, (set, list))
     }
 
     /// Hands the rows of keys of all lists of a set to `pass`, list after list.
-    pub fn each_key_row(self, set: &Uri, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<()> {
+    pub fn each_key_row(self, set: &Uri, pass: &mut dyn FnMut(Uri, u32, KeysRow)) -> Result<()> {
         let mut statement = self.statement(
             "SELECT l.uri, k.first, k.keys, k.vanished FROM document s CROSS JOIN change_key k ON k.set_id = s.id \
              CROSS JOIN document l ON l.id = k.list WHERE s.uri = ?1 ORDER BY k.list, k.first",
@@ -395,7 +395,7 @@ impl Db<'_> {
     }
 
     /// Hands the resources of a set to `compare`, in order of their keys.
-    pub fn read_inventory<T, E: From<StateError>>(
+    pub fn read_inventory<T, E: From<StatementError>>(
         self,
         set: &Uri,
         compare: impl FnOnce(
@@ -408,11 +408,11 @@ impl Db<'_> {
             set,
         )?;
         let rows = statement.raw_query().mapped(read);
-        compare(&mut rows.map(|row| row.map_err(|error| StateError::from(error).into())))
+        compare(&mut rows.map(|row| row.map_err(|error| StatementError::from(error).into())))
     }
 }
 
-from_row! { KeyRow { bytes, vanished } }
+from_row! { KeysRow { bytes, vanished } }
 from_row! { InventoryRow { state, uri, missing } }
 
 columns! {

@@ -10,11 +10,11 @@ use url::{Position, Url};
 use crate::finding::Finding;
 use crate::plan::{MountPlan, Plan, SourcePlan};
 use crate::state::{DocId, Result};
-use crate::steps::findings::{self, FindingSubject};
+use crate::steps::findings::{self, FindingPart};
 use crate::steps::{Step, channels, owed};
 
 /// Brings the channels of sets in line with what is advertised.
-pub fn open_channels(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
+pub fn update_channels(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId>) -> Result<()> {
     let mut taken = BTreeSet::new();
     let mut all_desired = Vec::new();
     for set in sets {
@@ -26,7 +26,7 @@ pub fn open_channels(step: &mut Step<'_>, position: usize, sets: &BTreeSet<DocId
             taken.extend(desired.as_ref().map(|(topic, _)| topic.clone()));
             all_desired.push((*set, uri.clone(), kind, desired));
         }
-        findings::replace(step, position, &uri, FindingSubject::Channel, findings)?;
+        findings::replace(step, position, &uri, FindingPart::Channel, findings)?;
     }
     for kind in ChannelKind::ALL {
         let of_kind = || all_desired.iter().filter(|(.., of, _)| *of == kind);

@@ -11,7 +11,7 @@ use crate::event::{DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
 use crate::observation::{DocumentPath, Observation};
 use crate::plan::{Plan, PublishMode, SourcePlan};
-use crate::time::{ClockReadings, later};
+use crate::time::{StepClocks, later};
 use jiff::Timestamp;
 use resourcesync::document::Document;
 use resourcesync::uri::{Hub, Topic, Uri};
@@ -69,7 +69,7 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    pub fn new(db: Db<'a>, plan: &'a Plan, live: &'a mut LiveState, at: ClockReadings) -> Step<'a> {
+    pub fn new(db: Db<'a>, plan: &'a Plan, live: &'a mut LiveState, at: StepClocks) -> Step<'a> {
         Step {
             db,
             plan,
@@ -346,7 +346,7 @@ impl<'a> Step<'a> {
         // What is due on the channel of a set that ended stays due; then its documents leave it.
         let sets = channels::retire_ended(self, position, freed.unwrap_or_default())?;
         relations::resolve(self, position)?;
-        routing::open_channels(self, position, &sets)?;
+        routing::update_channels(self, position, &sets)?;
         let mut affected = self.db.all::<BTreeSet<DocId>>(lists::TOUCHED, id)?;
         let may_be_due = "(d.hold <> 0 OR d.presence = 4 OR EXISTS (SELECT 1 FROM owed o WHERE o.document = d.id))";
         relations::each_touched(self, position, may_be_due, |step, document, _, _| {

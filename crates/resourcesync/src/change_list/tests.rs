@@ -5,7 +5,7 @@ use std::io::{BufReader, Cursor, Read};
 use proptest::prelude::*;
 
 use super::{
-    ChangeListError, ListedChanges, READ_SIZE, SpanReader, each_entry, read_changes,
+    ByteSpanReader, ChangeListError, ListedChanges, READ_SIZE, each_entry, read_changes,
     read_changes_at, read_keys,
 };
 use crate::capability::Capability;
@@ -437,7 +437,7 @@ proptest! {
         let wanted = bytes.iter().enumerate().filter(|(at, _)| inside(*at));
         let wanted: Vec<u8> = wanted.map(|(_, byte)| *byte).collect();
         let mut read = Vec::new();
-        let mut reader = SpanReader {
+        let mut reader = ByteSpanReader {
             file: BufReader::with_capacity(READ_SIZE, Cursor::new(&bytes)),
             current: 0..0,
             following: spans.clone().into_iter(),

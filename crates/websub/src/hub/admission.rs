@@ -21,7 +21,7 @@ const SUBSCRIPTIONS: (&str, Duration) = ("subscriptions", Duration::from_secs(3_
 
 /// What a verification is about, which decides the quota that it counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VerificationKind {
+pub enum VerificationQuota {
     /// A subscription that did not exist when the request came.
     New,
     /// An existing subscription, to be renewed or ended.
@@ -64,13 +64,13 @@ impl Admission {
     /// The quota that it exceeds.
     pub fn may_subscribe(
         &self,
-        quota_key: &QuotaKey,
+        buckets: &QuotaBuckets,
         subscriptions: &Usage,
     ) -> Result<(), LimitExceeded> {
         // Each verification under way may become a subscription.
         let usages = [subscriptions, &self.verifications];
         let limit = self.limits.subscriptions;
-        check_quota(&usages, quota_key, limit, SUBSCRIPTIONS)
+        check_quota(&usages, buckets, limit, SUBSCRIPTIONS)
     }
 
     /// Counts a verification that begins. Renewing or ending an existing subscription is limited neither by the number of
@@ -81,16 +81,16 @@ impl Admission {
     /// The quota that it exceeds.
     pub fn begin(
         &mut self,
-        quota_key: &QuotaKey,
-        kind: VerificationKind,
+        buckets: &QuotaBuckets,
+        kind: VerificationQuota,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let limit = self.limits.verifications;
-        check_quota(&[self.usage_of_kind(kind)], quota_key, limit, VERIFICATIONS)?;
-        if kind == VerificationKind::New {
-            self.acquire(&quota_key.hosts, 1, now)?;
+        check_quota(&[self.usage_of_kind(kind)], buckets, limit, VERIFICATIONS)?;
+        if kind == VerificationQuota::New {
+            self.acquire(&buckets.hosts, 1, now)?;
         }
-        self.usage_of_kind(kind).add(quota_key);
+        self.usage_of_kind(kind).add(buckets);
         Ok(())
     }
 
@@ -100,14 +100,14 @@ impl Admission {
     }
 
     /// Ends a verification that [`begin`](Admission::begin) counted, of the same kind.
-    pub fn end_verification(&mut self, quota_key: &QuotaKey, kind: VerificationKind) {
-        self.usage_of_kind(kind).remove(quota_key);
+    pub fn end_verification(&mut self, buckets: &QuotaBuckets, kind: VerificationQuota) {
+        self.usage_of_kind(kind).remove(buckets);
     }
 
-    fn usage_of_kind(&mut self, kind: VerificationKind) -> &mut Usage {
+    fn usage_of_kind(&mut self, kind: VerificationQuota) -> &mut Usage {
         match kind {
-            VerificationKind::New => &mut self.verifications,
-            VerificationKind::Renewal => &mut self.renewals,
+            VerificationQuota::New => &mut self.verifications,
+            VerificationQuota::Renewal => &mut self.renewals,
         }
     }
 
@@ -135,7 +135,7 @@ impl Admission {
 /// Returns the first quota that the sum of the usages has reached, as an error.
 fn check_quota(
     usages: &[&Usage],
-    quota_key: &QuotaKey,
+    buckets: &QuotaBuckets,
     quota: Quota,
     (what, retry_after): (&'static str, Duration),
 ) -> Result<(), LimitExceeded> {
@@ -145,11 +145,11 @@ fn check_quota(
         retry_after,
     };
     let limits = [
-        (&quota_key.requesters, quota.per_address),
-        (&quota_key.hosts, quota.per_host),
+        (&buckets.requesters, quota.per_address),
+        (&buckets.hosts, quota.per_host),
     ];
-    for (buckets, limit) in limits {
-        for (bucket, times) in buckets {
+    for (counted, limit) in limits {
+        for (bucket, times) in counted {
             let used = usages
                 .iter()
                 .filter_map(|usage| usage.by_bucket.get(bucket));
@@ -280,20 +280,20 @@ impl BucketKey {
 
 /// The buckets under which a request or subscription is counted, each with the multiple of the quota that it allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuotaKey {
+pub struct QuotaBuckets {
     /// Those of the callback host as the URL has it.
     pub hosts: Vec<(BucketKey, u32)>,
     /// None behind a proxy that does not forward the requester, and for subscriptions of an earlier run.
     pub requesters: Vec<(BucketKey, u32)>,
 }
 
-impl QuotaKey {
+impl QuotaBuckets {
     /// Returns the buckets of a callback and a requester.
-    pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaKey {
+    pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaBuckets {
         let url = Url::parse(callback.as_str()).ok();
         let of_name =
             |name: &str| vec![(BucketKey::HostName(name.trim_end_matches('.').into()), 1)];
-        QuotaKey {
+        QuotaBuckets {
             hosts: match url.as_ref().and_then(Url::host) {
                 Some(Host::Domain(name)) => of_name(name),
                 Some(Host::Ipv4(address)) => address_buckets(address.into()),
@@ -304,7 +304,7 @@ impl QuotaKey {
         }
     }
 
-    fn buckets(&self) -> impl Iterator<Item = &BucketKey> {
+    fn keys(&self) -> impl Iterator<Item = &BucketKey> {
         let buckets = self.requesters.iter().chain(&self.hosts);
         buckets.map(|(bucket, _)| bucket)
     }
@@ -338,17 +338,17 @@ pub struct Usage {
 
 impl Usage {
     /// Counts one more.
-    pub fn add(&mut self, key: &QuotaKey) {
+    pub fn add(&mut self, buckets: &QuotaBuckets) {
         self.total += 1;
-        for bucket in key.buckets() {
+        for bucket in buckets.keys() {
             *self.by_bucket.entry(bucket.clone()).or_default() += 1;
         }
     }
 
     /// Counts one less.
-    pub fn remove(&mut self, key: &QuotaKey) {
+    pub fn remove(&mut self, buckets: &QuotaBuckets) {
         self.total = self.total.saturating_sub(1);
-        for bucket in key.buckets() {
+        for bucket in buckets.keys() {
             decrement(&mut self.by_bucket, bucket);
         }
     }
@@ -438,7 +438,7 @@ impl<K: Ord + Clone> RateLimiter<K> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::VerificationKind::{New, Renewal};
+    use super::VerificationQuota::{New, Renewal};
     use super::*;
     use crate::hub::Callback;
     use crate::hub::admission::{address_buckets, requester_buckets};
@@ -450,14 +450,14 @@ mod tests {
         Requester::at([9, 9, 9, last].into())
     }
 
-    fn quota_key(host: &str, last: u8) -> QuotaKey {
+    fn buckets(host: &str, last: u8) -> QuotaBuckets {
         quota_key_of(host, &format!("9.9.9.{last}"))
     }
 
-    fn quota_key_of(host: &str, address: &str) -> QuotaKey {
+    fn quota_key_of(host: &str, address: &str) -> QuotaBuckets {
         let callback = Callback::new(format!("http://{host}/c"));
         let requester = Requester::at(address.parse().unwrap());
-        QuotaKey::new(&callback, Some(requester))
+        QuotaBuckets::new(&callback, Some(requester))
     }
 
     fn admission(limits: impl Fn(&mut HubLimits)) -> Admission {
@@ -505,19 +505,19 @@ mod tests {
             ("A.", 3, Some(LimitScope::Host)),
             ("c", 3, Some(LimitScope::Total)),
         ] {
-            let found = refused(admission.begin(&quota_key(host, requester), New, START));
+            let found = refused(admission.begin(&buckets(host, requester), New, START));
             let want = want.map(|scope| ("verifications under way", scope));
             assert_eq!(found, want, "{host} {requester}");
         }
-        let exceeded = admission.begin(&quota_key("a", 3), New, START).unwrap_err();
+        let exceeded = admission.begin(&buckets("a", 3), New, START).unwrap_err();
         let words = "too many verifications under way for callbacks on this host";
         assert_eq!(exceeded.to_string(), words);
         assert_eq!(
             (exceeded.status(), exceeded.retry_after.as_secs()),
             (429, 30)
         );
-        admission.end_verification(&quota_key("a", 1), New);
-        assert_eq!(admission.begin(&quota_key("c", 3), New, START), Ok(()));
+        admission.end_verification(&buckets("a", 1), New);
+        assert_eq!(admission.begin(&buckets("c", 3), New, START), Ok(()));
     }
 
     #[test]
@@ -539,21 +539,21 @@ mod tests {
             ("b", 2, None),
             ("c", 3, Some(LimitScope::Total)),
         ] {
-            let quota_key = quota_key(host, requester);
-            let found = admission.may_subscribe(&quota_key, &subscriptions);
+            let buckets = buckets(host, requester);
+            let found = admission.may_subscribe(&buckets, &subscriptions);
             assert_eq!(refused(found), want.map(|scope| ("subscriptions", scope)));
             if want.is_none() {
-                subscriptions.add(&quota_key);
+                subscriptions.add(&buckets);
             }
         }
-        assert_eq!(admission.begin(&quota_key("a", 1), Renewal, START), Ok(()));
-        admission.end_verification(&quota_key("a", 1), Renewal);
-        subscriptions.remove(&quota_key("a", 1));
-        let first = quota_key("a", 1);
+        assert_eq!(admission.begin(&buckets("a", 1), Renewal, START), Ok(()));
+        admission.end_verification(&buckets("a", 1), Renewal);
+        subscriptions.remove(&buckets("a", 1));
+        let first = buckets("a", 1);
         assert_eq!(admission.may_subscribe(&first, &subscriptions), Ok(()));
         assert_eq!(admission.begin(&first, New, START), Ok(()));
         // Until that verification ends, its subscription may become the last one that the limit permits.
-        let found = admission.may_subscribe(&quota_key("c", 3), &subscriptions);
+        let found = admission.may_subscribe(&buckets("c", 3), &subscriptions);
         assert_eq!(found.unwrap_err().status(), 503);
     }
 
@@ -561,15 +561,15 @@ mod tests {
     fn many_requesters_together_cannot_exceed_the_rate_of_one_host() {
         let mut admission = admission(|limits| limits.requests_per_minute = 5);
         for requester in 0..5 {
-            let quota_key = quota_key("victim.example", requester);
-            assert_eq!(admission.begin(&quota_key, New, START), Ok(()));
-            admission.end_verification(&quota_key, New);
+            let buckets = buckets("victim.example", requester);
+            assert_eq!(admission.begin(&buckets, New, START), Ok(()));
+            admission.end_verification(&buckets, New);
         }
-        let quota_key = quota_key("victim.example", 9);
-        let found = admission.begin(&quota_key, New, START);
+        let buckets = buckets("victim.example", 9);
+        let found = admission.begin(&buckets, New, START);
         assert_eq!(refused(found), Some(("requests", LimitScope::Host)));
         // Existing subscriptions are not affected.
-        assert_eq!(admission.begin(&quota_key, Renewal, START), Ok(()));
+        assert_eq!(admission.begin(&buckets, Renewal, START), Ok(()));
     }
 
     #[test]
@@ -587,7 +587,7 @@ mod tests {
             assert_eq!(refused(found), Some(("requests", LimitScope::Host)));
         }
         // Callbacks that name it by its address count against the same limit.
-        let found = admission.begin(&quota_key("9.9.9.9", 1), New, START);
+        let found = admission.begin(&buckets("9.9.9.9", 1), New, START);
         assert_eq!(refused(found), Some(("requests", LimitScope::Host)));
         let other = "9.9.9.8".parse().unwrap();
         assert_eq!(admission.acquire(&address_buckets(other), 1, START), Ok(()));
@@ -600,8 +600,8 @@ mod tests {
         for network in 0..34 {
             for n in 0..30 {
                 let host = format!("h{n}.n{network}");
-                let quota_key = quota_key_of(&host, &format!("2a00:1:2:{network:x}::1"));
-                match admission.begin(&quota_key, New, START) {
+                let buckets = quota_key_of(&host, &format!("2a00:1:2:{network:x}::1"));
+                match admission.begin(&buckets, New, START) {
                     Ok(()) => begun += 1,
                     Err(exceeded) => {
                         let found = (exceeded.scope, exceeded.status());
@@ -622,11 +622,11 @@ mod tests {
         let mut admission = admission(|limits| limits.verifications.in_all = 2);
         for requester in 1..=2 {
             assert!(!admission.is_full());
-            let quota_key = quota_key("a", requester);
-            assert_eq!(admission.begin(&quota_key, New, START), Ok(()));
+            let buckets = buckets("a", requester);
+            assert_eq!(admission.begin(&buckets, New, START), Ok(()));
         }
         assert!(admission.is_full());
-        let third = quota_key("a", 3);
+        let third = buckets("a", 3);
         let found = admission.begin(&third, New, START);
         assert_eq!(found.unwrap_err().status(), 503);
         assert_eq!(admission.begin(&third, Renewal, START), Ok(()));
@@ -641,17 +641,17 @@ mod tests {
             let mut admission = admission(|_| {});
             let mut begun = Vec::new();
             for (host, requester, ends) in steps {
-                if ends && let Some(quota_key) = begun.pop() {
-                    admission.end_verification(&quota_key, New);
+                if ends && let Some(buckets) = begun.pop() {
+                    admission.end_verification(&buckets, New);
                 }
-                let quota_key = quota_key(&format!("h{}", host % 4), requester % 4);
-                if admission.begin(&quota_key, New, START).is_ok() {
-                    begun.push(quota_key);
+                let buckets = buckets(&format!("h{}", host % 4), requester % 4);
+                if admission.begin(&buckets, New, START).is_ok() {
+                    begun.push(buckets);
                 }
                 prop_assert_eq!(admission.verifications.total as usize, begun.len());
             }
-            for quota_key in begun {
-                admission.end_verification(&quota_key, New);
+            for buckets in begun {
+                admission.end_verification(&buckets, New);
             }
             prop_assert_eq!(admission.verifications, Usage::default());
         }

@@ -394,7 +394,7 @@ impl PublisherCounts {
 
 /// Requests with a token that no publisher has, since the daemon began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnknownTokenRequests {
+pub struct UnknownTokenCount {
     /// The beginning of the token, at most a quarter of it.
     pub token: String,
     /// Number of these requests.
@@ -407,7 +407,7 @@ pub struct UnknownTokenRequests {
 
 /// Counts a request with a token that no publisher has.
 pub fn count_unknown_token(
-    tokens: &mut Vec<UnknownTokenRequests>,
+    tokens: &mut Vec<UnknownTokenCount>,
     token: &str,
     publisher: Option<&Publisher>,
     now: Timestamp,
@@ -416,7 +416,7 @@ pub fn count_unknown_token(
     let mut shown: String = token.chars().take(length).collect();
     shown.push('…');
     if tokens.len() >= MAX_TOKENS && tokens.iter().all(|it| it.token != shown) {
-        let is_old = |it: &UnknownTokenRequests| {
+        let is_old = |it: &UnknownTokenCount| {
             it.token != OTHER_TOKENS && now.duration_since(it.last) > TOKEN_AGE
         };
         match tokens.iter().position(is_old) {
@@ -426,7 +426,7 @@ pub fn count_unknown_token(
     }
     let before = tokens.iter().position(|it| it.token == shown);
     let before = before.map_or(0, |at| tokens.remove(at).times);
-    tokens.push(UnknownTokenRequests {
+    tokens.push(UnknownTokenCount {
         token: shown,
         times: before + 1,
         last: now,

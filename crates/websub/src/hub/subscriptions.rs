@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
-use crate::hub::admission::{QuotaKey, Usage};
+use crate::hub::admission::{QuotaBuckets, Usage};
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::fair_queue::Priority;
@@ -42,7 +42,7 @@ pub struct Subscriptions {
 #[derive(Debug, Default)]
 struct TopicSubscribers {
     /// Each in a box: there may be a hundred thousand, and a map has many empty places.
-    subscribers: HashMap<Callback, Box<SubscriptionState>>,
+    subscribers: HashMap<Callback, Box<TopicSubscriber>>,
     backlog: BacklogCounts,
     /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
     /// pending.
@@ -51,7 +51,7 @@ struct TopicSubscribers {
 
 /// A subscription. What few have is in a box.
 #[derive(Debug)]
-struct SubscriptionState {
+struct TopicSubscriber {
     secret: Option<Secret>,
     expires: Timestamp,
     requester: Option<Requester>,
@@ -64,7 +64,7 @@ struct SubscriptionState {
 
 /// The task of delivering to one subscriber until nothing is pending or the subscription has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeliveryTask {
+pub struct SubscriberTask {
     /// The subscription.
     pub key: SubscriptionKey,
     number: u64,
@@ -87,10 +87,10 @@ impl Subscriptions {
         let mut restored = Subscriptions::default();
         for (subscription, progress) in saved.subscriptions {
             restored.last = restored.last.max(progress.heard);
-            restored.usage.add(&subscription.quota_key());
+            restored.usage.add(&subscription.buckets());
             let entry = restored.topics.entry(subscription.topic.clone());
             let on_topic = entry.or_default();
-            let subscriber = SubscriptionState::new(&subscription, progress);
+            let subscriber = TopicSubscriber::new(&subscription, progress);
             on_topic
                 .subscribers
                 .insert(subscription.callback, subscriber);
@@ -123,7 +123,7 @@ impl Subscriptions {
     /// Adds or renews a verified subscription. A renewal keeps what is pending, which may be delivered at once, since the
     /// subscriber has just answered.
     pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
-        self.usage.add(&subscription.quota_key());
+        self.usage.add(&subscription.buckets());
         let entry = self.topics.entry(subscription.topic.clone());
         let on_topic = entry.or_insert_with(|| TopicSubscribers {
             backlog: BacklogCounts::new(self.last),
@@ -139,11 +139,11 @@ impl Subscriptions {
             ..DeliveryProgress::default()
         };
         let callback = subscription.callback.clone();
-        let mut subscriber = SubscriptionState::new(&subscription, progress);
+        let mut subscriber = TopicSubscriber::new(&subscription, progress);
         let mut progressed = None;
         if let Some(known) = known {
-            let quota_key = QuotaKey::new(&callback, known.requester);
-            self.usage.remove(&quota_key);
+            let buckets = QuotaBuckets::new(&callback, known.requester);
+            self.usage.remove(&buckets);
             let failed = known.progress.attempts > 0;
             progressed = failed.then(|| HubRecord::Progressed(subscription.key(), progress));
             (subscriber.last, subscriber.assigned) = (known.last, known.assigned);
@@ -161,8 +161,8 @@ impl Subscriptions {
         let Some(subscriber) = on_topic.subscribers.remove(&key.callback) else {
             return Vec::new();
         };
-        let quota_key = QuotaKey::new(&key.callback, subscriber.requester);
-        self.usage.remove(&quota_key);
+        let buckets = QuotaBuckets::new(&key.callback, subscriber.requester);
+        self.usage.remove(&buckets);
         let before = on_topic.backlog.stored_size().bytes;
         let obsolete = on_topic.backlog.unsubscribe(subscriber.progress.heard);
         self.backlog_bytes -= before - on_topic.backlog.stored_size().bytes;
@@ -267,17 +267,17 @@ impl Subscriptions {
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
     /// caller delivers to each.
-    pub fn assign_tasks(&mut self, topic: &Topic) -> Vec<DeliveryTask> {
+    pub fn assign_tasks(&mut self, topic: &Topic) -> Vec<SubscriberTask> {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
-        let assign = |(callback, subscriber): (&Callback, &mut Box<SubscriptionState>)| {
+        let assign = |(callback, subscriber): (&Callback, &mut Box<TopicSubscriber>)| {
             let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
             let key = SubscriptionKey::new(topic, callback);
-            Some((subscriber.priority(), DeliveryTask { key, number }))
+            Some((subscriber.priority(), SubscriberTask { key, number }))
         };
         let subscribers = on_topic.subscribers.iter_mut();
-        let mut assigned: Vec<(Priority, DeliveryTask)> = subscribers.filter_map(assign).collect();
+        let mut assigned: Vec<(Priority, _)> = subscribers.filter_map(assign).collect();
         assigned.sort_by_key(|(priority, _)| *priority);
         assigned
             .into_iter()
@@ -286,12 +286,12 @@ impl Subscriptions {
     }
 
     /// Assigns one subscriber, if it has notifications pending and no assignment.
-    pub fn assign_task(&mut self, key: &SubscriptionKey) -> Option<DeliveryTask> {
+    pub fn assign_task(&mut self, key: &SubscriptionKey) -> Option<SubscriberTask> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
         let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
         let key = key.clone();
-        Some(DeliveryTask { key, number })
+        Some(SubscriberTask { key, number })
     }
 
     /// Returns the topics with pending notifications.
@@ -302,7 +302,11 @@ impl Subscriptions {
     }
 
     /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
-    pub fn next_delivery(&mut self, assignment: &DeliveryTask, now: Timestamp) -> Option<Delivery> {
+    pub fn next_delivery(
+        &mut self,
+        assignment: &SubscriberTask,
+        now: Timestamp,
+    ) -> Option<Delivery> {
         let (subscriber, backlog) = self.subscriber_of_task(assignment)?;
         if now < subscriber.expires && backlog.has_saved_after(subscriber.progress.heard) {
             return Some(Delivery {
@@ -316,7 +320,7 @@ impl Subscriptions {
     }
 
     /// Returns the progress of the subscriber of an assignment.
-    pub fn progress(&mut self, assignment: &DeliveryTask) -> DeliveryProgress {
+    pub fn progress(&mut self, assignment: &SubscriberTask) -> DeliveryProgress {
         let assigned = self.subscriber_of_task(assignment);
         assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress)
     }
@@ -324,7 +328,7 @@ impl Subscriptions {
     /// Applies the outcome of an attempt to deliver a notification, and remembers the attempt for the views.
     pub fn apply_outcome(
         &mut self,
-        assignment: &DeliveryTask,
+        assignment: &SubscriberTask,
         relay: PendingRelay,
         last: LastAttempt,
         outcome: DeliveryOutcome,
@@ -363,8 +367,8 @@ impl Subscriptions {
     /// begun anew, meanwhile.
     fn subscriber_of_task(
         &mut self,
-        assignment: &DeliveryTask,
-    ) -> Option<(&mut SubscriptionState, &mut BacklogCounts)> {
+        assignment: &SubscriberTask,
+    ) -> Option<(&mut TopicSubscriber, &mut BacklogCounts)> {
         let on_topic = self.topics.get_mut(&assignment.key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;
         let is_current = subscriber.assigned == Some(assignment.number);
@@ -372,9 +376,9 @@ impl Subscriptions {
     }
 }
 
-impl SubscriptionState {
-    fn new(subscription: &Subscription, progress: DeliveryProgress) -> Box<SubscriptionState> {
-        Box::new(SubscriptionState {
+impl TopicSubscriber {
+    fn new(subscription: &Subscription, progress: DeliveryProgress) -> Box<TopicSubscriber> {
+        Box::new(TopicSubscriber {
             secret: subscription.secret.clone(),
             expires: subscription.expires,
             requester: subscription.requester,

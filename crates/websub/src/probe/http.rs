@@ -111,7 +111,7 @@ pub async fn get_hub(hub: &Hub) -> reqwest::Result<ProbeResult> {
 
 /// Answer of a hub to the question if it would accept publications of topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicCheckReply {
+pub struct PublicationCheckReply {
     /// HTTP status.
     pub status: u16,
     /// The first bytes of the body, which is a sentence; secrets are masked.
@@ -121,9 +121,9 @@ pub struct TopicCheckReply {
 /// Asks hubs that are `rsnotify hub`, which name themselves as a hub in the answer to a `HEAD`, if they would accept
 /// publications of these topics, with the configured credentials. Nothing is published. Returns the first answer that
 /// is no acceptance; nothing of another hub, or of one that cannot be reached.
-pub async fn topic_check_replies(
+pub async fn topic_refusals(
     hubs: Vec<(PublishSettings, Vec<Topic>)>,
-) -> Vec<Option<TopicCheckReply>> {
+) -> Vec<Option<PublicationCheckReply>> {
     let hubs = hubs.into_iter();
     all_at_once(hubs.map(|(settings, topics)| topic_check_reply(settings, topics))).await
 }
@@ -131,7 +131,7 @@ pub async fn topic_check_replies(
 async fn topic_check_reply(
     settings: PublishSettings,
     topics: Vec<Topic>,
-) -> Option<TopicCheckReply> {
+) -> Option<PublicationCheckReply> {
     let (client, greeting) = head_hub(settings.clone()).await.ok()?;
     let names_itself = |hub: &String| *hub == settings.hub.as_str();
     if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
@@ -152,7 +152,7 @@ async fn topic_check_reply(
             let (body, _) = client::beginning(&mut response, REASON_BYTES).await;
             let reason = mask([&settings]).hide(String::from_utf8_lossy(&body).trim());
             let status = status.as_u16();
-            return Some(TopicCheckReply { status, reason });
+            return Some(PublicationCheckReply { status, reason });
         }
     }
     None

@@ -16,9 +16,9 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::uri::Uri;
 use rstest::rstest;
 
-use super::KeptSelections;
+use super::KeptFreshSelections;
 use crate::changes::round::{AbsenceGrace, ListToRead, RoundFiles, RoundRequest, Taken};
-use crate::changes::taken_keys::{KEYS_PER_ROW, KeyRow};
+use crate::changes::taken_keys::{KEYS_PER_ROW, KeysRow};
 use crate::observation::{DocumentPath, MountId, Stat};
 use crate::state::DocId;
 
@@ -62,8 +62,8 @@ fn listed(word: &str, size: u32) -> ListedChanges {
 /// A channel with the keys that were taken on it.
 #[derive(Default)]
 struct TakingChannel {
-    keys: BTreeMap<(Uri, u32), KeyRow>,
-    rounds: KeptSelections,
+    keys: BTreeMap<(Uri, u32), KeysRow>,
+    rounds: KeptFreshSelections,
     /// The last round.
     last: Option<u64>,
     /// Lists that it compared.
@@ -75,7 +75,7 @@ struct TakingChannel {
 /// Lists, each with its word, and the keys that were taken.
 struct Words<'a> {
     words: BTreeMap<Uri, &'a str>,
-    keys: &'a BTreeMap<(Uri, u32), KeyRow>,
+    keys: &'a BTreeMap<(Uri, u32), KeysRow>,
     /// Lists that were read for their keys.
     read: usize,
 }
@@ -113,18 +113,18 @@ impl RoundFiles for Words<'_> {
         Ok(changes.collect())
     }
 
-    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Infallible> {
+    fn taken_rows(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeysRow>, Infallible> {
         let rows = self.keys.iter().filter(|((of, _), _)| of == list);
         let rows = rows.map(|((_, first), row)| (*first, row.clone()));
         Ok(rows.collect())
     }
 
-    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Infallible> {
+    fn last_taken_row(&mut self, list: &Uri) -> Result<Option<(u32, KeysRow)>, Infallible> {
         let mut rows = self.taken_rows(list)?.into_iter();
         Ok(rows.rfind(|(_, row)| row.vanished.is_none()))
     }
 
-    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Infallible> {
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeysRow)) -> Result<(), Infallible> {
         for ((list, first), row) in self.keys {
             pass(list.clone(), *first, row.clone());
         }
@@ -171,7 +171,7 @@ impl TakingChannel {
 
     /// Begins anew, as after a crash.
     fn restart(&mut self) {
-        self.rounds = KeptSelections::default();
+        self.rounds = KeptFreshSelections::default();
         self.last = None;
     }
 
@@ -181,8 +181,8 @@ impl TakingChannel {
         let (vanished, there): (Vec<_>, Vec<_>) = rows
             .map(|(_, row)| row)
             .partition(|row| row.vanished.is_some());
-        let letters = |rows: Vec<&KeyRow>| {
-            let keys = rows.into_iter().flat_map(KeyRow::keys);
+        let letters = |rows: Vec<&KeysRow>| {
+            let keys = rows.into_iter().flat_map(KeysRow::keys);
             let mut letters: Vec<char> = keys.map(|key| char::from(key.0[0])).collect();
             letters.sort_unstable();
             letters.into_iter().collect()
@@ -270,7 +270,7 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
             read: 0,
         };
         let request = request(vec![version("1", "b")], now, 9);
-        let Ok(taken) = KeptSelections::default().take_fresh(&request, &mut files);
+        let Ok(taken) = KeptFreshSelections::default().take_fresh(&request, &mut files);
         let (fresh, list) = (&taken.changes[0], &taken.lists[0]);
         assert_eq!(fresh.change.datetime.unwrap().at() > fresh.time, is_ahead);
         assert_eq!(list.undated.ahead, usize::from(is_ahead));

@@ -9,7 +9,7 @@ use resourcesync::change::ChangeKey;
 use resourcesync::change_list::EntryPlace;
 use rstest::rstest;
 
-use super::{Comparison, CrossListEntries, UntakenEntry};
+use super::{ChannelComparison, ComparedEntries, UntakenEntry};
 
 fn key(letter: char) -> ChangeKey {
     ChangeKey([letter as u8; 16])
@@ -23,8 +23,8 @@ fn letters(entries: &[UntakenEntry]) -> Vec<(u32, char)> {
 
 /// Compares lists with what was taken from others, each letter dated by its position. A list that begins with `=` is
 /// learned, one with `-` is archived. Returns the letters that were too late to be kept, too.
-fn compare(words: &[&str], taken: &[&str], max: usize) -> (CrossListEntries, Vec<(u32, char)>) {
-    let mut comparison = Comparison::new(max);
+fn compare(words: &[&str], taken: &[&str], max: usize) -> (ComparedEntries, Vec<(u32, char)>) {
+    let mut comparison = ChannelComparison::new(max);
     let mut late = Vec::new();
     for (list, word) in (0..).zip(words) {
         let mut copies: BTreeMap<char, u32> = BTreeMap::new();

@@ -28,7 +28,7 @@ use crate::hub::client_address::Requester;
 use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
     HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,
-    Publishers, UnknownTokenRequests, bearer_token, capability_list, count_unknown_token,
+    Publishers, UnknownTokenCount, bearer_token, capability_list, count_unknown_token,
     form_request, is_notification, is_unencoded, published_topic, verify_hub,
 };
 use crate::hub::published_topics::Publication;
@@ -104,7 +104,7 @@ pub struct PublicHub {
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherCounts>>,
-    unknown_tokens: Mutex<Vec<UnknownTokenRequests>>,
+    unknown_tokens: Mutex<Vec<UnknownTokenCount>>,
     /// Publications under way.
     under_way: Mutex<BTreeMap<BucketKey, u32>>,
     lines: LogLimit<REFUSED_LINES>,
@@ -117,7 +117,7 @@ pub struct PublicHub {
 /// Returns the buckets in which publications under way are counted, each with the multiple of a quota that it allows: that
 /// of the publisher whose token they have, else those of the address that they come from. Strangers take no slots of a
 /// publisher.
-fn publication_buckets(
+fn concurrency_buckets(
     publisher: Option<&Arc<str>>,
     requester: Option<Requester>,
 ) -> Vec<(BucketKey, u32)> {
@@ -195,7 +195,7 @@ impl PublicHub {
     }
 
     /// Returns the tokens that no publisher has, those sent last at the end.
-    pub fn unknown_tokens(&self) -> Vec<UnknownTokenRequests> {
+    pub fn unknown_tokens(&self) -> Vec<UnknownTokenCount> {
         lock(&self.unknown_tokens).clone()
     }
 
@@ -472,7 +472,7 @@ impl PublicHub {
         self: &Arc<Self>,
         origin: &PublicationOrigin,
     ) -> Result<HeldSlots, PublicationRefusal> {
-        let slots = publication_buckets(origin.payer.as_ref(), origin.requester);
+        let slots = concurrency_buckets(origin.payer.as_ref(), origin.requester);
         if !occupy(&mut lock(&self.under_way), &slots) {
             return Err(PublicationRefusal::Busy);
         }
@@ -579,9 +579,9 @@ mod tests {
     fn a_publisher_an_address_and_all_without_one_have_slots_of_their_own() {
         let of = |address: Option<&str>| {
             let requester = address.map(|address| Requester::at(address.parse().unwrap()));
-            publication_buckets(None, requester)
+            concurrency_buckets(None, requester)
         };
-        let publisher = |name: &str| publication_buckets(Some(&name.into()), None);
+        let publisher = |name: &str| concurrency_buckets(Some(&name.into()), None);
         for (one, other, count) in [
             (publisher("one"), publisher("other"), 64),
             (of(None), of(Some("2001:db8::1")), 64),

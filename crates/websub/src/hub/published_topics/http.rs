@@ -120,12 +120,12 @@ pub enum FetchOutcome {
     /// The publisher may not publish the topic any more.
     Withdrawn,
     /// It failed, for a reason in words.
-    Failed(FailedAttempt, String),
+    Failed(AttemptPosition, String),
 }
 
 /// The position of a failed attempt among those of its fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailedAttempt {
+pub enum AttemptPosition {
     /// The first; it is attempted again.
     First,
     /// A later one; it is attempted again.
@@ -251,9 +251,9 @@ impl Fetches {
                 }
                 Err(error) => {
                     let attempt = match attempts {
-                        MAX_ATTEMPTS => FailedAttempt::Last,
-                        _ if is_first => FailedAttempt::First,
-                        _ => FailedAttempt::Again,
+                        MAX_ATTEMPTS => AttemptPosition::Last,
+                        _ if is_first => AttemptPosition::First,
+                        _ => AttemptPosition::Again,
                     };
                     debug!(%topic, attempts, "fetch after a ping failed: {error}");
                     report(FetchOutcome::Failed(attempt, error));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::counts::EmbeddedHubCounts;
-use crate::hub::subscriptions::{SubscriptionState, Subscriptions, TopicSubscribers};
+use crate::hub::subscriptions::{Subscriptions, TopicSubscriber, TopicSubscribers};
 use crate::hub::{Callback, RelayId, SubscriptionKey};
 
 /// Maximum subscriptions in a list; the others are only counted.
@@ -219,7 +219,7 @@ pub type SeqAfter<'a> = &'a dyn Fn(&Topic, RelayId) -> Option<u64>;
 struct LiveSubscription<'a> {
     topic: &'a Topic,
     callback: &'a Callback,
-    subscriber: &'a SubscriptionState,
+    subscriber: &'a TopicSubscriber,
     pending: usize,
 }
 
