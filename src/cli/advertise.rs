@@ -12,7 +12,7 @@ use resourcesync::escape::escaped;
 use resourcesync::uri::Hub;
 use serde_json::{Value, json};
 
-use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
+use crate::cli::advertise::sets::{AdvertisedSet, SetComparison, sets};
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::{OneShotScan, scan_with_state};
 use crate::cli::options::AdvertiseOptions;
@@ -63,7 +63,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     warnings.into_iter().for_each(eprint_line);
     // If only entries are requested, the content of the list does not matter.
     let failures = sets.iter().filter_map(|set| match &set.outcome {
-        AdvertiseOutcome::Failed { reason } if !options.entry || set.channels.is_empty() => {
+        SetComparison::Failed { reason } if !options.entry || set.channels.is_empty() => {
             Some((set, reason))
         }
         _ => None,
@@ -143,16 +143,16 @@ fn set_to_json(set: &AdvertisedSet) -> Value {
     let channels: Vec<Value> = channels.collect();
     let of_first = |name| channels.first().map(|first| &first[name]);
     let (diff, reason) = match &set.outcome {
-        AdvertiseOutcome::Complete => (None, None),
-        AdvertiseOutcome::Lacks { patch, .. } => match std::str::from_utf8(patch) {
+        SetComparison::Complete => (None, None),
+        SetComparison::Lacks { patch, .. } => match std::str::from_utf8(patch) {
             Ok(patch) => (Some(patch), None),
             Err(_) => (
                 None,
                 Some("the patch is not UTF-8, and JSON is: leave out --json"),
             ),
         },
-        AdvertiseOutcome::NotInTheTree => (None, Some(NOT_IN_THE_TREE)),
-        AdvertiseOutcome::Failed { reason } => (None, Some(reason.as_str())),
+        SetComparison::NotInTheTree => (None, Some(NOT_IN_THE_TREE)),
+        SetComparison::Failed { reason } => (None, Some(reason.as_str())),
     };
     json!({
         "capability_list": set.list.as_str(),
@@ -181,17 +181,17 @@ fn write_entries(out: &mut impl Write, set: &AdvertisedSet) -> io::Result<()> {
 /// Writes what became of a list that was to be written; a failure is reported already.
 fn write_outcome(out: &mut EscapedStdout, set: &AdvertisedSet) -> io::Result<()> {
     let outcome = match &set.outcome {
-        AdvertiseOutcome::Complete => "unchanged: it advertises its channel",
-        AdvertiseOutcome::Lacks { .. } => "written: it advertises its channel now",
-        AdvertiseOutcome::NotInTheTree => NOT_IN_THE_TREE,
-        AdvertiseOutcome::Failed { .. } => return Ok(()),
+        SetComparison::Complete => "unchanged: it advertises its channel",
+        SetComparison::Lacks { .. } => "written: it advertises its channel now",
+        SetComparison::NotInTheTree => NOT_IN_THE_TREE,
+        SetComparison::Failed { .. } => return Ok(()),
     };
     writeln!(out, "{} {outcome}", set.name())
 }
 
 /// Writes the patches, and notes in lines that `patch` ignores.
 fn print_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<()> {
-    let is_patched = |set: &AdvertisedSet| matches!(set.outcome, AdvertiseOutcome::Lacks { .. });
+    let is_patched = |set: &AdvertisedSet| matches!(set.outcome, SetComparison::Lacks { .. });
     if sets.iter().any(is_patched) {
         write_comment(
             out,
@@ -200,20 +200,20 @@ fn print_patches(out: &mut EscapedStdout, sets: &[AdvertisedSet]) -> io::Result<
     }
     for set in sets {
         let state = match &set.outcome {
-            AdvertiseOutcome::Complete if set.channels.len() > 1 => "advertises its channels",
-            AdvertiseOutcome::Complete => "advertises its channel",
-            AdvertiseOutcome::Lacks { .. } => "lacks what the patch below adds",
-            AdvertiseOutcome::NotInTheTree => NOT_IN_THE_TREE,
-            AdvertiseOutcome::Failed { reason } => reason,
+            SetComparison::Complete if set.channels.len() > 1 => "advertises its channels",
+            SetComparison::Complete => "advertises its channel",
+            SetComparison::Lacks { .. } => "lacks what the patch below adds",
+            SetComparison::NotInTheTree => NOT_IN_THE_TREE,
+            SetComparison::Failed { reason } => reason,
         };
         write_comment(out, &escaped(&format!("{} {state}", set.list)))?;
         for channel in &set.channels {
-            if let AdvertiseOutcome::NotInTheTree | AdvertiseOutcome::Failed { .. } = set.outcome {
+            if let SetComparison::NotInTheTree | SetComparison::Failed { .. } = set.outcome {
                 write_comment(out, entry(channel).trim_end())?;
             }
             write_comment(out, &how_to_subscribe(channel))?;
         }
-        if let AdvertiseOutcome::Lacks { patch, .. } = &set.outcome {
+        if let SetComparison::Lacks { patch, .. } = &set.outcome {
             // Byte for byte, unless a terminal shows it.
             if out.0.is_terminal() {
                 out.write_all(patch)?;

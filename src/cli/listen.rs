@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use destination::{ExecOptions, FailureKind, LEASE, Origin, OutputOptions, SubscribeOptions};
+use destination::{ExecOptions, FailureKind, LEASE, ListenTo, OutputOptions, SubscribeOptions};
 use messaging::session::MessageSelection;
 use messaging::settings::BrokerSettings;
 
@@ -16,13 +16,13 @@ use crate::daemon::log::error_chain;
 pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Exit> {
     let origin = match &options.broker {
         Some(name) => match find_broker(name, file, options) {
-            Ok((settings, selection)) => Origin::Broker(settings, selection),
+            Ok((settings, selection)) => ListenTo::Broker(settings, selection),
             Err((exit, reason)) => {
                 eprint_line(reason);
                 return Ok(exit);
             }
         },
-        None => Origin::Topics(SubscribeOptions {
+        None => ListenTo::Topics(SubscribeOptions {
             urls: options.urls.clone(),
             kind: options.kind,
             callback: options.callback.clone(),

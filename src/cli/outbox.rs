@@ -41,7 +41,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
             if *yes {
                 drop(daemon, name)
             } else {
-                print_due(daemon, name)
+                print_dry_drop(daemon, name)
             }
         }
     }
@@ -177,7 +177,7 @@ fn drop(daemon: &mut DaemonClient<'_>, account: AccountName) -> anyhow::Result<E
     })
 }
 
-fn print_due(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::Result<Exit> {
+fn print_dry_drop(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::Result<Exit> {
     let AccountName { channel, hub, .. } = name.clone();
     let account = &*ask_account(daemon, name, false)?;
     let due = account.hub.due;

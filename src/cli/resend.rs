@@ -29,7 +29,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, eprint_line, grouped};
 use crate::cli::resend::resources::{
-    LastEntries, ListError, ListVersion, OpenList, SetList, SetLists, broker_sets,
+    LastEntries, ListError, ListVersion, OpenedList, SetList, SetLists, broker_sets,
 };
 use crate::cli::{Exit, no_broker_error};
 use crate::config::Config;
@@ -63,7 +63,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         is_public: true,
     });
     let under = options.under.as_deref().map(Uri::parse).transpose()?;
-    let request = ResendIdentity {
+    let request = ResendRequest {
         broker: options.broker.clone(),
         destination: settings.destination.clone(),
         under: options.under.clone(),
@@ -298,7 +298,7 @@ impl ResendRun<'_> {
 /// Reads the lists of a set, again if one is replaced meanwhile. One of them may be open.
 fn last_entries_of<'a>(
     set: &'a SetLists,
-    mut open: Option<&mut OpenList<'a>>,
+    mut open: Option<&mut OpenedList<'a>>,
 ) -> Result<LastEntries, ListError> {
     for _ in 1..READINGS {
         match set.last_entries(open.as_deref_mut()) {
@@ -330,7 +330,7 @@ impl SendRate {
 
 /// The options that make a run the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResendIdentity {
+pub struct ResendRequest {
     pub broker: String,
     pub destination: String,
     pub under: Option<String>,
@@ -360,7 +360,7 @@ pub struct PositionFile {
     #[serde(skip)]
     path: PathBuf,
     version: u32,
-    request: ResendIdentity,
+    request: ResendRequest,
     pub position: ResendPosition,
 }
 
@@ -402,7 +402,7 @@ impl PositionFile {
     /// If it cannot be read, or is of another request, which is not done.
     pub fn open(
         path: PathBuf,
-        request: ResendIdentity,
+        request: ResendRequest,
         batch: usize,
     ) -> anyhow::Result<PositionFile> {
         let shown = path.display().to_string();

@@ -14,13 +14,13 @@ use websub::http::server::ServerLimits;
 use websub::http::{BoxedFn, Clock, Replaceable, read, write};
 use websub::hub::http::HubSetup;
 use websub::hub::publication::http::{
-    AcceptedRequest, PublicHub, PublicHubSettings, PublicationReply, ShutdownStage,
+    AcceptedRequest, PublicHub, PublicHubLimits, PublicationReply, ShutdownStage,
 };
 use websub::hub::publication::{PublicationRefusal, Publisher, views};
 use websub::hub::published_topics::http::{
     AttemptPosition, FetchOutcome, FetchReport, Fetches, HubTopics, TopicClient, TopicRegistry,
 };
-use websub::hub::published_topics::{MAX_TOPICS, Publication, PublicationOutcome, PublishedTopics};
+use websub::hub::published_topics::{MAX_TOPICS, NewOrRepeat, Publication, PublishedTopics};
 use websub::hub::request::http::serve_public_hub;
 use websub::hub::{HubRecord, Relay, RelayId};
 use websub::retry::end_after_restart;
@@ -111,7 +111,7 @@ impl PublicHubRole {
         let unsaved = &mut parts.saver.unsaved;
         let (topic, publisher) = (publication.topic, publication.publisher);
         let is_repeat = match published {
-            PublicationOutcome::New(saved) => {
+            NewOrRepeat::New(saved) => {
                 let seq = saved.seq;
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
                 let owed = self.hub.embedded.number_new_relay(Relay {
@@ -125,7 +125,7 @@ impl PublicHubRole {
                 debug!(%topic, %publisher, seq, "accepted notification {seq} of {topic} from {publisher}");
                 false
             }
-            PublicationOutcome::Repeat(saved) => {
+            NewOrRepeat::Repeat(saved) => {
                 let saved = saved.map(|saved| HubRecord::Published(Box::new(saved)));
                 unsaved.records.extend(saved);
                 debug!(%topic, %publisher, "accepted a repeat on {topic} from {publisher}, which is not relayed");
@@ -394,8 +394,8 @@ impl Daemon<PublicHubRole> {
     }
 }
 
-fn public_hub_settings(config: &HubConfig) -> PublicHubSettings {
-    PublicHubSettings {
+fn public_hub_settings(config: &HubConfig) -> PublicHubLimits {
+    PublicHubLimits {
         max_body: config.hub.max_body.0 as usize,
         publications_per_minute: (config.hub.max_publications_per_minute)
             .unwrap_or(config.hub.max_requests_per_minute),

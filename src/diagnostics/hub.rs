@@ -1,6 +1,6 @@
 //! Diagnostics of hubs, by their reply to a `HEAD`, which has no effect, and of message brokers.
 
-use messaging::refusal::BrokerError;
+use messaging::refusal::BrokerFailure;
 use resourcesync::uri::Hub;
 use url::Url;
 use websub::answer::BrokerRefusal;
@@ -201,7 +201,7 @@ fn no_answer_remedy(cause: FailureCause) -> &'static str {
 pub fn broker(
     name: &Hub,
     address: &str,
-    answer: &Result<Option<String>, BrokerError>,
+    answer: &Result<Option<String>, BrokerFailure>,
 ) -> Diagnostic {
     let error = match answer {
         Ok(server) => {
@@ -212,11 +212,11 @@ pub fn broker(
         Err(error) => error,
     };
     let remedy = match error {
-        BrokerError::Refused {
+        BrokerFailure::Refused {
             refusal: BrokerRefusal::Credentials,
             ..
         } => "correct username, password_file or vhost, or create the user on the broker",
-        BrokerError::Refused { .. } => "the log of the broker should tell the reason",
+        BrokerFailure::Refused { .. } => "the log of the broker should tell the reason",
         _ => {
             "correct url, or tell the broker's operator; it needs a listener for STOMP, which ActiveMQ calls a \
              transportConnector and RabbitMQ a plugin"

@@ -178,7 +178,7 @@ const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Reason for which a directory cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AccessFailure {
+pub enum DeniedOrAbsent {
     Denied,
     /// It is not there, and the directory around it is.
     Absent,
@@ -187,12 +187,12 @@ pub enum AccessFailure {
 }
 
 /// Returns the likely remedy, if there is one.
-pub fn access_remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> {
+pub fn access_remedy(directory: &Path, failure: DeniedOrAbsent) -> Option<&'static str> {
     let is_in = |prefixes: &[&str]| prefixes.iter().any(|prefix| directory.starts_with(prefix));
     let parent = directory.parent().unwrap_or(directory);
     let mut hidden = HOMES.iter().chain(&TEMPORARY);
     let is_hidden_there = hidden.any(|hidden| Path::new(hidden) == parent);
-    if failure == AccessFailure::Absent && !is_hidden_there {
+    if failure == DeniedOrAbsent::Absent && !is_hidden_there {
         // So its name is wrong.
         return None;
     }
@@ -203,7 +203,7 @@ pub fn access_remedy(directory: &Path, failure: AccessFailure) -> Option<&'stati
         );
     }
     match failure {
-        AccessFailure::Denied => Some(
+        DeniedOrAbsent::Denied => Some(
             "give the user who runs rsnotify a group that may read it (SupplementaryGroups= in its unit), or open \
              it by chmod",
         ),
@@ -323,22 +323,22 @@ mod tests {
     }
 
     #[rstest]
-    #[case("/srv/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
-    #[case("/srv/www", AccessFailure::ParentAbsent, None)]
-    #[case("/srv/home", AccessFailure::ParentAbsent, None)]
-    #[case("/homes/www", AccessFailure::ParentAbsent, None)]
-    #[case("/home/ann/www", AccessFailure::Denied, Some("ProtectHome="))]
-    #[case("/home/ann/www", AccessFailure::ParentAbsent, Some("ProtectHome="))]
-    #[case("/root/www", AccessFailure::Denied, Some("ProtectHome="))]
-    #[case("/run/user/7/www", AccessFailure::ParentAbsent, Some("ProtectHome="))]
-    #[case("/home/ann/www", AccessFailure::Absent, None)]
-    #[case("/home/ann", AccessFailure::Absent, Some("ProtectHome="))]
-    #[case("/tmp/www", AccessFailure::Absent, Some("PrivateTmp="))]
-    #[case("/tmp/a/www", AccessFailure::Absent, None)]
-    #[case("/tmp/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
+    #[case("/srv/www", DeniedOrAbsent::Denied, Some("SupplementaryGroups="))]
+    #[case("/srv/www", DeniedOrAbsent::ParentAbsent, None)]
+    #[case("/srv/home", DeniedOrAbsent::ParentAbsent, None)]
+    #[case("/homes/www", DeniedOrAbsent::ParentAbsent, None)]
+    #[case("/home/ann/www", DeniedOrAbsent::Denied, Some("ProtectHome="))]
+    #[case("/home/ann/www", DeniedOrAbsent::ParentAbsent, Some("ProtectHome="))]
+    #[case("/root/www", DeniedOrAbsent::Denied, Some("ProtectHome="))]
+    #[case("/run/user/7/www", DeniedOrAbsent::ParentAbsent, Some("ProtectHome="))]
+    #[case("/home/ann/www", DeniedOrAbsent::Absent, None)]
+    #[case("/home/ann", DeniedOrAbsent::Absent, Some("ProtectHome="))]
+    #[case("/tmp/www", DeniedOrAbsent::Absent, Some("PrivateTmp="))]
+    #[case("/tmp/a/www", DeniedOrAbsent::Absent, None)]
+    #[case("/tmp/www", DeniedOrAbsent::Denied, Some("SupplementaryGroups="))]
     fn the_likely_reason_of_an_unreadable_directory_is_named(
         #[case] directory: &str,
-        #[case] failure: AccessFailure,
+        #[case] failure: DeniedOrAbsent,
         #[case] want: Option<&str>,
     ) {
         let found = access_remedy(Path::new(directory), failure);

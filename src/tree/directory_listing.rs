@@ -11,7 +11,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use crate::tree::TreeNotice;
 use crate::tree::file::LastReport;
 use crate::tree::file_status::{self, file_system};
-use crate::tree::model::{DirectoryNumber, FileNumber, ListingState, TreeEntry, join, push_name};
+use crate::tree::model::{DirectoryNumber, FileNumber, ListingOutcome, TreeEntry, join, push_name};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHint;
@@ -130,8 +130,8 @@ impl Observer<'_> {
         let Some(directory) = self.model.directory_mut(listing.id) else {
             return false;
         };
-        let before = std::mem::replace(&mut directory.state, ListingState::Readable);
-        let was_denied = before == ListingState::Denied;
+        let before = std::mem::replace(&mut directory.state, ListingOutcome::Readable);
+        let was_denied = before == ListingOutcome::Denied;
         if was_denied {
             self.end_unreadable(listing.id, listing.mount);
             let directory = listing.path.clone();

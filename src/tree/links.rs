@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::tree::file::LinkTarget;
-use crate::tree::model::{DirectoryNumber, FileNumber, ListingState, Name, TreeEntry};
+use crate::tree::model::{DirectoryNumber, FileNumber, ListingOutcome, Name, TreeEntry};
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
@@ -137,14 +137,14 @@ impl Observer<'_> {
             return;
         };
         let at = known.mount;
-        let before = std::mem::replace(&mut known.state, ListingState::Circle);
+        let before = std::mem::replace(&mut known.state, ListingOutcome::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
         self.mounts[at].nested.set_nested(id, None);
         self.end_unreadable(id, at);
         for name in names {
             self.remove_name(id, &name);
         }
-        if before != ListingState::Circle {
+        if before != ListingOutcome::Circle {
             self.reports.notice(TreeNotice::Circle { directory, above });
         }
     }

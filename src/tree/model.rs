@@ -56,12 +56,12 @@ pub struct Directory {
     /// True if something is mounted there, be it a part of the same file system.
     pub is_mount_point: bool,
     pub watch: Option<WatchId>,
-    pub state: ListingState,
+    pub state: ListingOutcome,
 }
 
 /// Outcome of the last attempt to list a directory, which stands while its mount is away.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum ListingState {
+pub enum ListingOutcome {
     #[default]
     Readable,
     Denied,

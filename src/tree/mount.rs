@@ -19,10 +19,10 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::diagnostics::machine::{AccessFailure, access_remedy};
+use crate::diagnostics::machine::{DeniedOrAbsent, access_remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileSystemTraits, file_system};
-use crate::tree::model::{DirectoryNumber, ListingState};
+use crate::tree::model::{DirectoryNumber, ListingOutcome};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
@@ -288,11 +288,11 @@ impl Observer<'_> {
 /// Returns why a root that cannot be read is not there for us, though it may be for others.
 fn unreadable_root(root: &Path, error: &io::Error) -> String {
     let failure = match error.kind() {
-        ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
+        ErrorKind::PermissionDenied => Some(DeniedOrAbsent::Denied),
         ErrorKind::NotFound if root.parent().is_some_and(Path::exists) => {
-            Some(AccessFailure::Absent)
+            Some(DeniedOrAbsent::Absent)
         }
-        ErrorKind::NotFound => Some(AccessFailure::ParentAbsent),
+        ErrorKind::NotFound => Some(DeniedOrAbsent::ParentAbsent),
         _ => None,
     };
     match failure.and_then(|failure| access_remedy(root, failure)) {
@@ -369,13 +369,13 @@ impl Observer<'_> {
             let reason = unreadable_root(&self.mounts[at].directory, &error.into());
             return self.mark_mount_lost(at, &reason);
         }
-        let before = std::mem::replace(&mut directory.state, ListingState::Denied);
+        let before = std::mem::replace(&mut directory.state, ListingOutcome::Denied);
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
-            .then(|| access_remedy(path, AccessFailure::Denied))
+            .then(|| access_remedy(path, DeniedOrAbsent::Denied))
             .flatten();
-        if before != ListingState::Denied {
+        if before != ListingOutcome::Denied {
             self.reports.notice(TreeNotice::Unreadable {
                 directory: path.to_owned(),
                 reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),

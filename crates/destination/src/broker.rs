@@ -9,7 +9,7 @@ use anyhow::Context;
 use messaging::client::WAITS;
 use messaging::frame::Frame;
 use messaging::message::INITIAL;
-use messaging::refusal::BrokerError;
+use messaging::refusal::BrokerFailure;
 use messaging::session::{BrokerSubscription, MessageSelection};
 use messaging::settings::BrokerSettings;
 use resourcesync::escape::escaped;
@@ -115,7 +115,7 @@ impl BrokerListener<'_> {
     async fn hand_over_all(
         &self,
         subscription: &mut BrokerSubscription,
-    ) -> io::Result<Option<BrokerError>> {
+    ) -> io::Result<Option<BrokerFailure>> {
         loop {
             let message = tokio::select! {
                 biased;
@@ -259,10 +259,10 @@ fn retry_wait(failures: usize) -> Duration {
 }
 
 /// Returns the failure of the first attempt, which ends the command.
-fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
+fn failure(settings: &BrokerSettings, error: BrokerFailure) -> Failure {
     let kind = match &error {
         error if error.needs_operator() => FailureKind::Refused,
-        BrokerError::Version(_) | BrokerError::Frame(_) => FailureKind::Other,
+        BrokerFailure::Version(_) | BrokerFailure::Frame(_) => FailureKind::Other,
         _ => FailureKind::Temporary,
     };
     let (name, address) = (&settings.name, &settings.address);

@@ -50,7 +50,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use url::Url;
 use websub::http::lock;
-use websub::subscriber::{CallbackKey, Destination};
+use websub::subscriber::{CallbackKey, HttpSubscriber};
 
 use crate::channels::{ListenedChannel, NewChannelWatcher, channels};
 use crate::command::{KILL_AFTER, STOP_GRACE};
@@ -123,7 +123,7 @@ pub struct ExecOptions {
 
 /// Where notifications come from.
 #[derive(Debug, Clone)]
-pub enum Origin {
+pub enum ListenTo {
     /// The hubs of topics.
     Topics(SubscribeOptions),
     /// A message broker.
@@ -136,11 +136,16 @@ pub enum Origin {
 /// # Errors
 ///
 /// If the thread that prints cannot be started.
-pub async fn listen(origin: Origin, output: OutputOptions) -> anyhow::Result<Option<FailureKind>> {
+pub async fn listen(
+    origin: ListenTo,
+    output: OutputOptions,
+) -> anyhow::Result<Option<FailureKind>> {
     let reporter = Reporter::start(output.json).context("cannot start the thread that prints")?;
     let ended = match origin {
-        Origin::Topics(options) => listen_to_topics(options, output, &reporter).await,
-        Origin::Broker(settings, wanted) => broker::run(settings, wanted, &output, &reporter).await,
+        ListenTo::Topics(options) => listen_to_topics(options, output, &reporter).await,
+        ListenTo::Broker(settings, wanted) => {
+            broker::run(settings, wanted, &output, &reporter).await
+        }
     };
     let failed = ended.err().map(|failure| {
         reporter.print_later(PrintedText::Message(failure.reason));
@@ -239,7 +244,7 @@ struct ListenContext {
     output: OutputOptions,
     reporter: Reporter,
     state: ListenState,
-    destination: Destination,
+    destination: HttpSubscriber,
     /// Receives the outcome of each first request.
     first: mpsc::UnboundedSender<Result<(), FirstRequestFailure>>,
     /// Notified when a document that advertises channels has changed.
@@ -345,11 +350,11 @@ fn wait_after(failures: u32) -> Duration {
 }
 
 /// Binds the callback server, at the same port as before.
-async fn bind(options: &SubscribeOptions, state: &ListenState) -> Result<Destination, Failure> {
+async fn bind(options: &SubscribeOptions, state: &ListenState) -> Result<HttpSubscriber, Failure> {
     let port = lock(&state.saved).port;
     let on_loopback = || (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into();
     let address = options.callback_listen.unwrap_or_else(on_loopback);
-    let bound = Destination::bind(address, options.callback.clone()).await;
+    let bound = HttpSubscriber::bind(address, options.callback.clone()).await;
     if options.callback_listen.is_some() || port.is_none() {
         return Ok(bound?);
     }

@@ -18,7 +18,7 @@ use websub::counts::DurationHistogram;
 use crate::frame::Frame;
 use crate::message::{BrokerNotification, resourcesync_message};
 use crate::objects::atom_messages;
-use crate::refusal::BrokerError;
+use crate::refusal::BrokerFailure;
 use crate::session::Session;
 use crate::settings::BrokerSettings;
 
@@ -48,7 +48,7 @@ struct RunningBroker {
 struct SendRequest {
     /// The `SEND` frames, without transaction and receipt; none where only a connection is wanted.
     sends: Vec<Frame>,
-    answer: oneshot::Sender<Result<(), BrokerError>>,
+    answer: oneshot::Sender<Result<(), BrokerFailure>>,
 }
 
 impl Brokers {
@@ -93,7 +93,7 @@ impl Brokers {
         let frames = frames_to_send(notification, &broker.settings);
         let sent = broker.send_and_wait(frames).await;
         lock(&broker.durations).observe(began.elapsed());
-        sent.map_or_else(BrokerError::into_answer, |()| Answer::Receipts)
+        sent.map_or_else(BrokerFailure::into_answer, |()| Answer::Receipts)
     }
 
     /// Connects to a broker, unless there is a connection.
@@ -101,7 +101,7 @@ impl Brokers {
     /// # Errors
     ///
     /// If the broker cannot be reached, or refuses the connection.
-    pub async fn connect(&self, name: &Hub) -> Result<(), BrokerError> {
+    pub async fn connect(&self, name: &Hub) -> Result<(), BrokerFailure> {
         let Some(broker) = lock(&self.brokers).get(name).cloned() else {
             return Ok(());
         };
@@ -124,11 +124,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RunningBroker {
-    async fn send_and_wait(&self, sends: Vec<Frame>) -> Result<(), BrokerError> {
+    async fn send_and_wait(&self, sends: Vec<Frame>) -> Result<(), BrokerFailure> {
         let (answer, answered) = oneshot::channel();
         // If the task has ended, it drops the request, and with it the sender of the answer.
         let _ = self.requests.send(SendRequest { sends, answer });
-        let ended = |_| BrokerError::Failed("the daemon stops".to_owned());
+        let ended = |_| BrokerFailure::Failed("the daemon stops".to_owned());
         answered.await.map_err(ended)?
     }
 }
@@ -168,7 +168,7 @@ struct BrokerConnection<'a> {
 struct PendingTransaction {
     /// The pending receipts; the last one is that of the `COMMIT`.
     receipts: BTreeSet<usize>,
-    answer: oneshot::Sender<Result<(), BrokerError>>,
+    answer: oneshot::Sender<Result<(), BrokerFailure>>,
 }
 
 impl<'a> BrokerConnection<'a> {
@@ -211,7 +211,7 @@ impl<'a> BrokerConnection<'a> {
                         self.silent_since = Instant::now();
                     }
                 },
-                () = sleep_until(deadline), if !self.pending.is_empty() => break BrokerError::NoReceipt,
+                () = sleep_until(deadline), if !self.pending.is_empty() => break BrokerFailure::NoReceipt,
             }
         };
         for pending in self.pending.into_values() {
@@ -253,7 +253,7 @@ impl<'a> BrokerConnection<'a> {
     }
 
     /// Handles a frame from the broker. Returns the error that ends the connection for the remaining transactions.
-    fn received(&mut self, frame: &Frame) -> Result<(), BrokerError> {
+    fn received(&mut self, frame: &Frame) -> Result<(), BrokerFailure> {
         let id = frame.header("receipt-id").and_then(parse_receipt);
         let oldest = self.pending.keys().next().copied();
         match frame.command.as_str() {
@@ -274,7 +274,7 @@ impl<'a> BrokerConnection<'a> {
                 Ok(())
             }
             "ERROR" => {
-                let error = BrokerError::from_frame(frame, &self.session.mask);
+                let error = BrokerFailure::from_frame(frame, &self.session.mask);
                 // It may be about one of several. The others say nothing about it, and are sent again.
                 let blamed = match id {
                     Some((number, _)) => self.pending.remove(&number),
@@ -289,9 +289,9 @@ impl<'a> BrokerConnection<'a> {
                             Err(error)
                         };
                         let _ = pending.answer.send(outcome);
-                        Err(BrokerError::Closed)
+                        Err(BrokerFailure::Closed)
                     }
-                    None => Err(BrokerError::Failed(error.to_string())),
+                    None => Err(BrokerFailure::Failed(error.to_string())),
                 }
             }
             _ => Ok(()),
@@ -416,7 +416,7 @@ mod tests {
     fn request(
         messages: usize,
         body: Vec<u8>,
-    ) -> (SendRequest, oneshot::Receiver<Result<(), BrokerError>>) {
+    ) -> (SendRequest, oneshot::Receiver<Result<(), BrokerFailure>>) {
         let (sender, answer) = oneshot::channel();
         let send = Frame {
             body,
@@ -464,7 +464,7 @@ mod tests {
             () = sleep(timeout * 20) => panic!("silence is awaited"),
         }
         assert_eq!(answer.await.unwrap(), Ok(()));
-        assert_eq!(failure.await.unwrap(), Err(BrokerError::NoReceipt));
+        assert_eq!(failure.await.unwrap(), Err(BrokerFailure::NoReceipt));
     }
 
     #[tokio::test]

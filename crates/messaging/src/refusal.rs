@@ -8,7 +8,7 @@ use crate::frame::{Frame, FrameError};
 
 /// A notification that was not accepted, or a connection that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BrokerError {
+pub enum BrokerFailure {
     /// No address of the host.
     #[error("its host name cannot be resolved: {0}")]
     Resolve(String),
@@ -49,15 +49,15 @@ pub enum BrokerError {
     },
 }
 
-impl From<std::io::Error> for BrokerError {
-    fn from(error: std::io::Error) -> BrokerError {
-        BrokerError::Failed(error.to_string())
+impl From<std::io::Error> for BrokerFailure {
+    fn from(error: std::io::Error) -> BrokerFailure {
+        BrokerFailure::Failed(error.to_string())
     }
 }
 
-impl BrokerError {
+impl BrokerFailure {
     /// Returns the meaning of an `ERROR`; secrets in it are masked.
-    pub fn from_frame(error: &Frame, mask: &Mask) -> BrokerError {
+    pub fn from_frame(error: &Frame, mask: &Mask) -> BrokerFailure {
         let body = String::from_utf8_lossy(&error.body);
         let first = body.lines().map(str::trim).find(|line| !line.is_empty());
         let message = error.header("message").unwrap_or_default().trim();
@@ -68,7 +68,7 @@ impl BrokerError {
             (message, first) if first.is_empty() || first.contains(message) => message.to_owned(),
             (message, first) => format!("{message}: {first}"),
         };
-        BrokerError::Refused {
+        BrokerFailure::Refused {
             refusal: refusal_kind(&text),
             text: printable(&mask.hide(&text)),
         }
@@ -76,13 +76,13 @@ impl BrokerError {
 
     /// Returns true if it lasts until an operator corrects something.
     pub fn needs_operator(&self) -> bool {
-        matches!(self, BrokerError::Refused { refusal, .. } if *refusal != BrokerRefusal::Other)
+        matches!(self, BrokerFailure::Refused { refusal, .. } if *refusal != BrokerRefusal::Other)
     }
 
     /// Returns it as an answer for the engine.
     pub fn into_answer(self) -> Answer {
         match self {
-            BrokerError::Refused { refusal, text } => Answer::BrokerError {
+            BrokerFailure::Refused { refusal, text } => Answer::BrokerError {
                 refusal,
                 excerpt: text,
             },
@@ -134,10 +134,10 @@ mod tests {
     use super::*;
 
     /// An `ERROR`, as it is read.
-    fn refused(message: &str, body: &str, mask: &Mask) -> BrokerError {
+    fn refused(message: &str, body: &str, mask: &Mask) -> BrokerFailure {
         let mut frame = Frame::new("ERROR").with("message", message);
         frame.body = body.as_bytes().to_vec();
-        BrokerError::from_frame(&frame, mask)
+        BrokerFailure::from_frame(&frame, mask)
     }
 
     #[rstest]
@@ -167,7 +167,7 @@ mod tests {
         for (message, body) in errors {
             let error = refused(message, body, &Mask::default());
             let is_wanted =
-                matches!(&error, BrokerError::Refused { refusal, .. } if *refusal == want);
+                matches!(&error, BrokerFailure::Refused { refusal, .. } if *refusal == want);
             assert!(is_wanted, "{error:?}");
         }
     }

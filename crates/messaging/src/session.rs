@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use websub::secret::Mask;
 
 use crate::frame::{Decoder, Frame};
-use crate::refusal::BrokerError;
+use crate::refusal::BrokerFailure;
 use crate::settings::{BrokerSettings, connector};
 
 /// Bytes that are read or written at once.
@@ -75,13 +75,13 @@ impl Session {
     pub async fn open(
         settings: &BrokerSettings,
         durable: Option<&str>,
-    ) -> Result<Session, BrokerError> {
+    ) -> Result<Session, BrokerFailure> {
         let deadline = Instant::now() + settings.timeout;
         let address = (settings.address.host.as_str(), settings.address.port);
         let addresses = timeout_at(deadline, tokio::net::lookup_host(address))
             .await
-            .map_err(|_| BrokerError::Timeout)?
-            .map_err(|error| BrokerError::Resolve(error.to_string()))?;
+            .map_err(|_| BrokerFailure::Timeout)?
+            .map_err(|error| BrokerFailure::Resolve(error.to_string()))?;
         first_connected(&addresses.collect::<Vec<_>>(), deadline, settings, durable).await
     }
 }
@@ -93,17 +93,17 @@ async fn first_connected(
     deadline: Instant,
     settings: &BrokerSettings,
     durable: Option<&str>,
-) -> Result<Session, BrokerError> {
-    let mut failure = BrokerError::Resolve("it has no address".to_owned());
+) -> Result<Session, BrokerFailure> {
+    let mut failure = BrokerFailure::Resolve("it has no address".to_owned());
     for (left, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
         let share = deadline.saturating_duration_since(Instant::now()) / left;
         failure = match timeout(share, connected(*address, settings, durable)).await {
-            Ok(Err(error @ (BrokerError::Refused { .. } | BrokerError::Version(_)))) => {
+            Ok(Err(error @ (BrokerFailure::Refused { .. } | BrokerFailure::Version(_)))) => {
                 return Err(error);
             }
             Ok(Ok(session)) => return Ok(session),
             Ok(Err(error)) => error,
-            Err(_) => BrokerError::Timeout,
+            Err(_) => BrokerFailure::Timeout,
         };
     }
     Err(failure)
@@ -113,7 +113,7 @@ async fn connected(
     address: SocketAddr,
     settings: &BrokerSettings,
     durable: Option<&str>,
-) -> Result<Session, BrokerError> {
+) -> Result<Session, BrokerFailure> {
     let (stream, socket) = stream(address, settings).await?;
     let (reading, mut writing) = tokio::io::split(stream);
     let mut reader = FrameReader {
@@ -141,12 +141,12 @@ async fn connected(
     let connected = reader.frame().await?;
     match connected.command.as_str() {
         "CONNECTED" => {}
-        "ERROR" => return Err(BrokerError::from_frame(&connected, &mask)),
-        other => return Err(BrokerError::Failed(format!("{other} before CONNECTED"))),
+        "ERROR" => return Err(BrokerFailure::from_frame(&connected, &mask)),
+        other => return Err(BrokerFailure::Failed(format!("{other} before CONNECTED"))),
     }
     let version = connected.header("version").unwrap_or("1.0");
     if version != "1.2" {
-        return Err(BrokerError::Version(version.to_owned()));
+        return Err(BrokerFailure::Version(version.to_owned()));
     }
     let (frames, received) = unbounded_channel();
     let (progress, written) = watch::channel(0);
@@ -167,21 +167,21 @@ async fn connected(
 async fn stream(
     address: SocketAddr,
     settings: &BrokerSettings,
-) -> Result<(Box<dyn Stream>, Option<OwnedFd>), BrokerError> {
+) -> Result<(Box<dyn Stream>, Option<OwnedFd>), BrokerFailure> {
     let stream = TcpStream::connect(address)
         .await
-        .map_err(|error| BrokerError::Connect(error.to_string()))?;
+        .map_err(|error| BrokerFailure::Connect(error.to_string()))?;
     // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
     let _ = stream.set_nodelay(true);
     let socket = stream.as_fd().try_clone_to_owned().ok();
     if !settings.address.is_tls {
         return Ok((Box::new(stream), socket));
     }
-    let connector = connector(settings).map_err(BrokerError::Tls)?;
+    let connector = connector(settings).map_err(BrokerFailure::Tls)?;
     let name = ServerName::try_from(settings.address.host.clone())
-        .map_err(|error| BrokerError::Tls(error.to_string()))?;
+        .map_err(|error| BrokerFailure::Tls(error.to_string()))?;
     let stream = connector.connect(name, stream).await;
-    let stream = stream.map_err(|error| BrokerError::Tls(error.to_string()))?;
+    let stream = stream.map_err(|error| BrokerFailure::Tls(error.to_string()))?;
     Ok((Box::new(stream), socket))
 }
 
@@ -203,7 +203,7 @@ impl FrameReader {
     /// # Errors
     ///
     /// If the connection ends, if the received bytes are no frame, or if the broker is silent.
-    pub async fn frame(&mut self) -> Result<Frame, BrokerError> {
+    pub async fn frame(&mut self) -> Result<Frame, BrokerFailure> {
         loop {
             if let Some(frame) = self.decoder.frame()? {
                 return Ok(frame);
@@ -218,8 +218,8 @@ impl FrameReader {
             let read = self.half.read(&mut chunk);
             // Without heart-beats, it may be silent for as long as the program runs.
             let read = timeout(self.patience.unwrap_or(Duration::MAX), read).await;
-            match read.map_err(|_| BrokerError::Silent)?? {
-                0 => return Err(BrokerError::Closed),
+            match read.map_err(|_| BrokerFailure::Silent)?? {
+                0 => return Err(BrokerFailure::Closed),
                 length => self.decoder.push(&chunk[..length]),
             }
         }
@@ -312,7 +312,7 @@ impl BrokerSubscription {
     pub async fn open(
         settings: &BrokerSettings,
         wanted: &MessageSelection,
-    ) -> Result<BrokerSubscription, BrokerError> {
+    ) -> Result<BrokerSubscription, BrokerFailure> {
         let session = Session::open(settings, wanted.durable.as_deref()).await?;
         let mut subscription = BrokerSubscription {
             session,
@@ -334,7 +334,7 @@ impl BrokerSubscription {
             Ok(subscription)
         };
         let subscribed = timeout(settings.timeout, subscribed).await;
-        subscribed.map_err(|_| BrokerError::NoReceipt)?
+        subscribed.map_err(|_| BrokerFailure::NoReceipt)?
     }
 
     /// Returns the next message. Safe to be cancelled.
@@ -342,7 +342,7 @@ impl BrokerSubscription {
     /// # Errors
     ///
     /// If the connection ends.
-    pub async fn message(&mut self) -> Result<Frame, BrokerError> {
+    pub async fn message(&mut self) -> Result<Frame, BrokerFailure> {
         loop {
             if let Some(first) = self.first.pop_front() {
                 return Ok(first);
@@ -352,12 +352,12 @@ impl BrokerSubscription {
     }
 
     /// Reads a frame, and keeps it if it is a message. Returns the id of a receipt. Safe to be cancelled.
-    async fn receive_frame(&mut self) -> Result<Option<String>, BrokerError> {
+    async fn receive_frame(&mut self) -> Result<Option<String>, BrokerFailure> {
         let frame = self.session.reader.frame().await?;
         match frame.command.as_str() {
             "RECEIPT" => return Ok(frame.header("receipt-id").map(str::to_owned)),
             "MESSAGE" => self.first.push_back(frame),
-            "ERROR" => return Err(BrokerError::from_frame(&frame, &self.session.mask)),
+            "ERROR" => return Err(BrokerFailure::from_frame(&frame, &self.session.mask)),
             _ => {}
         }
         Ok(None)
@@ -438,7 +438,7 @@ mod tests {
         });
         let mut session = Session::open(&settings, None).await.unwrap();
         let silent = timeout(DEADLINE, session.reader.frame()).await.unwrap();
-        assert_eq!(silent, Err(BrokerError::Silent));
+        assert_eq!(silent, Err(BrokerFailure::Silent));
         let (beat, _open) = timeout(DEADLINE, broker).await.unwrap().unwrap();
         assert_eq!(beat, b'\n');
     }

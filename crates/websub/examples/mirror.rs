@@ -16,7 +16,7 @@ use tokio::fs;
 use url::Url;
 use websub::http::client;
 use websub::subscriber::retrieve::{AllowedOrigins, Retriever, discover};
-use websub::subscriber::{CallbackKey, Destination, DistributionRequest};
+use websub::subscriber::{CallbackKey, DistributionRequest, HttpSubscriber};
 
 const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -28,14 +28,14 @@ async fn main() -> Result<(), Failure> {
     let (Some(topic), Some(directory)) = (arguments.next(), arguments.next()) else {
         return Err("usage: mirror TOPIC DIRECTORY".into());
     };
-    let destination = Destination::bind(([127, 0, 0, 1], 0).into(), None).await?;
+    let destination = HttpSubscriber::bind(([127, 0, 0, 1], 0).into(), None).await?;
     let report = |done: String| println!("{done}");
     mirror(&destination, &Topic::new(topic), directory.as_ref(), report).await
 }
 
 /// Mirrors a set until the hub denies a renewal. `report` is called after each file.
 pub async fn mirror(
-    destination: &Destination,
+    destination: &HttpSubscriber,
     topic: &Topic,
     directory: &Path,
     report: impl Fn(String),

@@ -165,7 +165,7 @@ impl SubscribeError {
 
 /// The receiver of subscriptions.
 #[derive(Debug)]
-pub struct Destination {
+pub struct HttpSubscriber {
     base: String,
     /// The address that is bound.
     pub address: SocketAddr,
@@ -199,7 +199,7 @@ pub struct CallbackSubscription {
     pub decisions: mpsc::UnboundedReceiver<HubDecision>,
 }
 
-impl Destination {
+impl HttpSubscriber {
     /// Binds `address`. Callbacks are below `public`, or that address. Requests wait until [`Destination::serve`].
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Destination {
     pub async fn bind(
         address: SocketAddr,
         public: Option<Url>,
-    ) -> Result<Destination, SubscribeError> {
+    ) -> Result<HttpSubscriber, SubscribeError> {
         let failed = |source| SubscribeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
@@ -218,7 +218,7 @@ impl Destination {
         }
         let base = public.map_or_else(|| format!("http://{reachable}/"), String::from);
         let make = || client::builder(TIMEOUT);
-        Ok(Destination {
+        Ok(HttpSubscriber {
             base: format!("{}/", base.trim_end_matches('/')),
             address: bound,
             client: client::build_or_plain_http(make)?,

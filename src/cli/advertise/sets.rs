@@ -29,13 +29,13 @@ pub struct AdvertisedSet {
     pub path: Option<PathBuf>,
     /// The channels as they should be advertised, at most one of each kind.
     pub channels: Vec<Advertisement>,
-    pub outcome: AdvertiseOutcome,
+    pub outcome: SetComparison,
     /// True if what the list lacked was written into it.
     pub is_written: bool,
 }
 
 /// The result of the comparison.
-pub enum AdvertiseOutcome {
+pub enum SetComparison {
     /// Nothing is missing.
     Complete,
     Lacks {
@@ -58,8 +58,7 @@ impl AdvertisedSet {
 
     /// Writes what the list lacks into it.
     pub fn update_list(&mut self) {
-        let (Some(path), AdvertiseOutcome::Lacks { before, after, .. }) =
-            (&self.path, &self.outcome)
+        let (Some(path), SetComparison::Lacks { before, after, .. }) = (&self.path, &self.outcome)
         else {
             return;
         };
@@ -98,12 +97,12 @@ pub fn sets(
             // It is gone with its channel.
             ([], None) => continue,
             ([], Some(_)) => failed_outcome(why_no_channel(reader, &list, kind)?),
-            (_, None) if is_configured() => AdvertiseOutcome::NotInTheTree,
+            (_, None) if is_configured() => SetComparison::NotInTheTree,
             (_, None) => failed_outcome("is not there now"),
             (_, Some((_, Err(error)))) => failed_outcome(format!("cannot be read: {error}")),
             (channels, Some((path, Ok(before)))) => compare_list(reader, &path, before, channels)?,
         };
-        if let (AdvertiseOutcome::Lacks { .. }, Some(path)) = (&outcome, &path)
+        if let (SetComparison::Lacks { .. }, Some(path)) = (&outcome, &path)
             && !patched.insert(path.clone())
         {
             outcome = failed_outcome(format!(
@@ -185,9 +184,9 @@ fn why_no_channel(
 }
 
 /// Escapes a citation of a file, which may contain anything, for a terminal.
-fn failed_outcome(reason: impl AsRef<str>) -> AdvertiseOutcome {
+fn failed_outcome(reason: impl AsRef<str>) -> SetComparison {
     let reason = reason.as_ref().replace(char::is_control, "\u{fffd}");
-    AdvertiseOutcome::Failed { reason }
+    SetComparison::Failed { reason }
 }
 
 /// Compares a list with the channels that it should advertise.
@@ -196,7 +195,7 @@ fn compare_list(
     path: &Path,
     before: Vec<u8>,
     channels: &[Advertisement],
-) -> state::Result<AdvertiseOutcome> {
+) -> state::Result<SetComparison> {
     // Only the state knows which hubs were ours: another program's may have the address of an embedded one.
     let former = "SELECT uri FROM hub WHERE configured = 0";
     let hubs = reader.db.all::<Vec<Hub>>(former, ())?;
@@ -212,8 +211,8 @@ fn compare_list(
         }
     }
     Ok(match after {
-        None => AdvertiseOutcome::Complete,
-        Some(after) => AdvertiseOutcome::Lacks {
+        None => SetComparison::Complete,
+        Some(after) => SetComparison::Lacks {
             patch: unified_diff(path, &before, &after),
             before,
             after,

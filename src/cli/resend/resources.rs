@@ -56,7 +56,7 @@ pub struct ListVersion {
 
 /// An open list.
 #[derive(Debug)]
-pub struct OpenList<'a> {
+pub struct OpenedList<'a> {
     list: &'a SetList,
     file: ListFile,
     stat: Stat,
@@ -109,7 +109,7 @@ struct ShortChange {
 }
 
 impl LastEntries {
-    fn add(&mut self, file: &OpenList<'_>, span: &DeclaredSpan, mut entries: Vec<ShortChange>) {
+    fn add(&mut self, file: &OpenedList<'_>, span: &DeclaredSpan, mut entries: Vec<ShortChange>) {
         let (list, modified) = (file.list, file.stat.modified);
         // A deletion may have the datetime of the version that it deletes.
         let dated = || {
@@ -303,7 +303,7 @@ impl SetLists {
     /// that counts.
     pub fn last_entries<'a>(
         &'a self,
-        mut open: Option<&mut OpenList<'a>>,
+        mut open: Option<&mut OpenedList<'a>>,
     ) -> Result<LastEntries, ListError> {
         let mut current = LastEntries::default();
         let mut lists: Vec<&SetList> = self.lists.iter().collect();
@@ -343,11 +343,11 @@ impl SetLists {
 
 impl SetList {
     /// Opens the current version.
-    pub fn open(&self) -> Result<OpenList<'_>, ListError> {
+    pub fn open(&self) -> Result<OpenedList<'_>, ListError> {
         let opened = ListFile::open_latest(&self.path);
         let (file, stat) = opened.map_err(|source| self.error(source))?;
         let list = self;
-        Ok(OpenList { list, file, stat })
+        Ok(OpenedList { list, file, stat })
     }
 
     fn error(&self, source: ListFileError) -> ListError {
@@ -356,7 +356,7 @@ impl SetList {
     }
 }
 
-impl OpenList<'_> {
+impl OpenedList<'_> {
     pub fn version(&self) -> ListVersion {
         ListVersion {
             size: self.stat.size,

@@ -175,9 +175,9 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised() {
     }
 }
 
-fn refused(refusal: BrokerRefusal) -> Result<Option<String>, BrokerError> {
+fn refused(refusal: BrokerRefusal) -> Result<Option<String>, BrokerFailure> {
     let text = "bad".to_owned();
-    Err(BrokerError::Refused { refusal, text })
+    Err(BrokerFailure::Refused { refusal, text })
 }
 
 #[rstest]
@@ -198,12 +198,12 @@ fn refused(refusal: BrokerRefusal) -> Result<Option<String>, BrokerError> {
     "no connection to mq:61613 (bad)"
 )]
 #[case(
-    Err(BrokerError::Timeout),
+    Err(BrokerFailure::Timeout),
     Severity::Finding,
     "(timed out): correct url"
 )]
 fn the_answer_of_a_broker_is_said(
-    #[case] answer: Result<Option<String>, BrokerError>,
+    #[case] answer: Result<Option<String>, BrokerFailure>,
     #[case] severity: Severity,
     #[case] words: &str,
 ) {

@@ -44,7 +44,7 @@ pub struct DeletionRules {
 
 /// Resources that are missing, of so many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MissingResources {
+pub struct MissingResourceCounts {
     pub missing: usize,
     pub of: usize,
     /// True if they are too many to be believed (R15).
@@ -148,7 +148,7 @@ struct InventoryComparison {
     deleted: Vec<(ResourceKey, Box<str>)>,
     /// Rows of resources that are missing or found, or have other metadata.
     rows: BTreeMap<ResourceKey, Option<InventoryRow>>,
-    missing: MissingResources,
+    missing: MissingResourceCounts,
     has_more: bool,
     /// True if more are deleted than one round tells.
     has_more_deleted: bool,

@@ -17,7 +17,7 @@ use resourcesync::resource_list::ResourceKey;
 use resourcesync::uri::Uri;
 use websub::publisher::reason::error_chain;
 
-use crate::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
+use crate::changes::inventory::{DeletionRules, InventoryRow, MissingResourceCounts};
 use crate::changes::taken_keys::{KeyChanges, KeysRow};
 use crate::observation::{DocumentPath, Stat};
 use crate::state::{DocId, StatementError};
@@ -146,7 +146,7 @@ pub struct Taken {
     pub keys: KeyChanges,
     /// Resources that are listed otherwise than before (C28).
     pub inventory: BTreeMap<ResourceKey, Option<InventoryRow>>,
-    pub missing: Option<MissingResources>,
+    pub missing: Option<MissingResourceCounts>,
 }
 
 /// Entries of a list that are fresh and were not taken yet.

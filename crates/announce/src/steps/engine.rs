@@ -90,7 +90,7 @@ impl Engine {
     /// Returns an engine for a look at a state that is left as it is: it may be read only.
     pub fn read_only(connection: Connection, mut plan: Plan, now: StepClocks) -> Result<Engine> {
         let db = Db(&connection);
-        mounts::number(db, &mut plan)?;
+        mounts::number_mounts(db, &mut plan)?;
         let mut live = LiveState::load(db, &plan, now.wall)?;
         live.is_at_rest = true;
         for (source, plan) in live.sources.iter_mut().zip(&plan.sources) {
@@ -170,7 +170,7 @@ fn put_into_effect(
     before: Option<&LiveState>,
 ) -> Result<(LiveState, Vec<Effect>, Option<Timestamp>)> {
     let mut live = LiveState::default();
-    mounts::number(db, plan)?;
+    mounts::number_mounts(db, plan)?;
     let mut step = Step::new(db, plan, &mut live, now);
     apply_plan(&mut step, before)?;
     cut::cut_ready(&mut step)?;

@@ -16,7 +16,7 @@ use crate::steps::live::{LiveMount, LiveSource, MountState, SweptScope};
 use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
-pub fn number(db: Db<'_>, plan: &mut Plan) -> Result<()> {
+pub fn number_mounts(db: Db<'_>, plan: &mut Plan) -> Result<()> {
     let sql =
         "SELECT s.name, m.prefix, m.directory, m.id FROM mount m JOIN source s ON s.id = m.source";
     let known = db.all::<Vec<(String, Uri, Vec<u8>, MountId)>>(sql, ())?;

@@ -277,11 +277,11 @@ struct TimedStream {
     write_timeout: Option<Pin<Box<Sleep>>>,
     /// Set after the last answer while the client's remaining input is read: closing with unread input would reset the
     /// connection and could discard the answer.
-    drain: Option<DrainLimits>,
+    drain: Option<LingerLimits>,
 }
 
 /// The limits of draining a connection.
-struct DrainLimits {
+struct LingerLimits {
     bytes: usize,
     until: Pin<Box<Sleep>>,
 }
@@ -356,7 +356,7 @@ impl AsyncWrite for TimedStream {
             Some(drain) => drain,
             drain @ None => {
                 ready!(Pin::new(&mut stream.stream).poll_shutdown(context))?;
-                drain.insert(DrainLimits {
+                drain.insert(LingerLimits {
                     bytes: DRAIN_BYTES,
                     until: Box::pin(tokio::time::sleep(DRAIN_TIMEOUT)),
                 })

@@ -84,7 +84,7 @@ pub struct Publication {
 
 /// The meaning of a publication for its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PublicationOutcome {
+pub enum NewOrRepeat {
     /// To be relayed, with the number of this entry, once it is saved.
     New(PublishedTopic),
     /// The body is the topic's last one: to be accepted and not relayed. The entry, if any, is to be saved.
@@ -146,7 +146,7 @@ impl PublishedTopics {
     }
 
     /// Takes a publication.
-    pub fn publish(&mut self, publication: &Publication, now: Timestamp) -> PublicationOutcome {
+    pub fn publish(&mut self, publication: &Publication, now: Timestamp) -> NewOrRepeat {
         let etag = &publication.etag;
         let digest = Some(BodyDigest::of(&publication.body));
         let entry = self.entry(&publication.topic, &publication.publisher, now);
@@ -163,14 +163,14 @@ impl PublishedTopics {
                 entry.published = now;
             }
             let is_changed = is_old || was_pinged || entry.etag != before;
-            return PublicationOutcome::Repeat(is_changed.then(|| entry.clone()));
+            return NewOrRepeat::Repeat(is_changed.then(|| entry.clone()));
         }
         // The content that was fetched earlier is not the last any more.
         entry.etag.clone_from(etag);
         entry.digest = digest;
         entry.seq += 1;
         entry.published = now;
-        PublicationOutcome::New(entry.clone())
+        NewOrRepeat::New(entry.clone())
     }
 
     /// Takes note of a ping, whose fetch follows. Returns the entry to save.
@@ -275,10 +275,10 @@ mod tests {
         }
     }
 
-    fn seq(published: &PublicationOutcome) -> Option<u64> {
+    fn seq(published: &NewOrRepeat) -> Option<u64> {
         match published {
-            PublicationOutcome::New(saved) => Some(saved.seq),
-            PublicationOutcome::Repeat(_) => None,
+            NewOrRepeat::New(saved) => Some(saved.seq),
+            NewOrRepeat::Repeat(_) => None,
         }
     }
 
@@ -302,14 +302,14 @@ mod tests {
     fn a_repeat_is_recognised_after_a_restart_and_saved_once_a_day() {
         let mut topics = PublishedTopics::default();
         let published = topics.publish(&publication("a"), at("2026-01-01T00:00:00Z"));
-        let PublicationOutcome::New(saved) = published else {
+        let NewOrRepeat::New(saved) = published else {
             panic!("{published:?}")
         };
         let mut topics = PublishedTopics::restore(vec![saved]);
         let repeat = topics.publish(&publication("a"), at("2026-01-01T23:00:00Z"));
-        assert_eq!(repeat, PublicationOutcome::Repeat(None));
+        assert_eq!(repeat, NewOrRepeat::Repeat(None));
         let repeat = topics.publish(&publication("a"), at("2026-01-02T00:00:01Z"));
-        let PublicationOutcome::Repeat(Some(saved)) = repeat else {
+        let NewOrRepeat::Repeat(Some(saved)) = repeat else {
             panic!("{repeat:?}")
         };
         assert_eq!(saved.published, at("2026-01-02T00:00:01Z"));

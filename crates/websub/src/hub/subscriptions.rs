@@ -64,7 +64,7 @@ struct TopicSubscriber {
 
 /// The task of delivering to one subscriber until nothing is pending or the subscription has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SubscriberTask {
+pub struct AssignedDelivery {
     /// The subscription.
     pub key: SubscriptionKey,
     number: u64,
@@ -267,14 +267,14 @@ impl Subscriptions {
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
     /// caller delivers to each.
-    pub fn assign_tasks(&mut self, topic: &Topic) -> Vec<SubscriberTask> {
+    pub fn assign_tasks(&mut self, topic: &Topic) -> Vec<AssignedDelivery> {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
         let assign = |(callback, subscriber): (&Callback, &mut Box<TopicSubscriber>)| {
             let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
             let key = SubscriptionKey::new(topic, callback);
-            Some((subscriber.priority(), SubscriberTask { key, number }))
+            Some((subscriber.priority(), AssignedDelivery { key, number }))
         };
         let subscribers = on_topic.subscribers.iter_mut();
         let mut assigned: Vec<(Priority, _)> = subscribers.filter_map(assign).collect();
@@ -286,12 +286,12 @@ impl Subscriptions {
     }
 
     /// Assigns one subscriber, if it has notifications pending and no assignment.
-    pub fn assign_task(&mut self, key: &SubscriptionKey) -> Option<SubscriberTask> {
+    pub fn assign_task(&mut self, key: &SubscriptionKey) -> Option<AssignedDelivery> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
         let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
         let key = key.clone();
-        Some(SubscriberTask { key, number })
+        Some(AssignedDelivery { key, number })
     }
 
     /// Returns the topics with pending notifications.
@@ -304,7 +304,7 @@ impl Subscriptions {
     /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
     pub fn next_delivery(
         &mut self,
-        assignment: &SubscriberTask,
+        assignment: &AssignedDelivery,
         now: Timestamp,
     ) -> Option<Delivery> {
         let (subscriber, backlog) = self.subscriber_of_task(assignment)?;
@@ -320,7 +320,7 @@ impl Subscriptions {
     }
 
     /// Returns the progress of the subscriber of an assignment.
-    pub fn progress(&mut self, assignment: &SubscriberTask) -> DeliveryProgress {
+    pub fn progress(&mut self, assignment: &AssignedDelivery) -> DeliveryProgress {
         let assigned = self.subscriber_of_task(assignment);
         assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress)
     }
@@ -328,7 +328,7 @@ impl Subscriptions {
     /// Applies the outcome of an attempt to deliver a notification, and remembers the attempt for the views.
     pub fn apply_outcome(
         &mut self,
-        assignment: &SubscriberTask,
+        assignment: &AssignedDelivery,
         relay: PendingRelay,
         last: LastAttempt,
         outcome: DeliveryOutcome,
@@ -367,7 +367,7 @@ impl Subscriptions {
     /// begun anew, meanwhile.
     fn subscriber_of_task(
         &mut self,
-        assignment: &SubscriberTask,
+        assignment: &AssignedDelivery,
     ) -> Option<(&mut TopicSubscriber, &mut BacklogCounts)> {
         let on_topic = self.topics.get_mut(&assignment.key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;

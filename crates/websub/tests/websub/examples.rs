@@ -6,7 +6,7 @@ use resourcesync::uri::Uri;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use websub::hub::request::CallbackPolicy;
-use websub::subscriber::Destination;
+use websub::subscriber::HttpSubscriber;
 
 use crate::support::{Peer, say, soon};
 
@@ -64,7 +64,7 @@ async fn a_mirror_follows_what_the_hub_delivers() {
     let path = directory.path().to_owned();
     let (sender, mut reports) = mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let destination = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
+        let destination = HttpSubscriber::bind("127.0.0.1:0".parse().unwrap(), None)
             .await
             .unwrap();
         let report = |done| sender.send(done).unwrap();

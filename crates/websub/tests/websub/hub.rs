@@ -23,7 +23,7 @@ use websub::hub::{
     Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub,
     SavedTopicRelays, Subscription, SubscriptionKey,
 };
-use websub::subscriber::{CallbackKey, Destination, DistributionRequest};
+use websub::subscriber::{CallbackKey, DistributionRequest, HttpSubscriber};
 use websub::topics::http::Topics;
 
 use crate::support::{
@@ -295,7 +295,7 @@ async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
 #[tokio::test]
 async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
     let mut running = start(Restored::default()).await;
-    let subscriber = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
+    let subscriber = HttpSubscriber::bind("127.0.0.1:0".parse().unwrap(), None)
         .await
         .unwrap();
     let topic = Topic::new(TOPIC);

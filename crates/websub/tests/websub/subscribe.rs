@@ -7,7 +7,7 @@ use websub::hub::delivery::signature;
 use websub::secret::Secret;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever, discover};
 use websub::subscriber::{
-    CallbackKey, CallbackSubscription, Destination, DistributionRequest, HubDecision,
+    CallbackKey, CallbackSubscription, DistributionRequest, HttpSubscriber, HubDecision,
     SubscribeError,
 };
 use websub::topics::http::Topics;
@@ -90,7 +90,7 @@ async fn a_server_that_dislikes_head_is_asked_by_get_and_what_is_no_topic_says_w
 
 /// A subscriber with a callback.
 struct Subscribing {
-    destination: Destination,
+    destination: HttpSubscriber,
     subscription: CallbackSubscription,
     received: tokio::sync::mpsc::Receiver<DistributionRequest>,
     hub: Hub,
@@ -103,7 +103,7 @@ impl Subscribing {
         let peer = Peer::start(move |_| answer.clone()).await;
         let hub = Hub::new(peer.url("/hub"));
         let address = "127.0.0.1:0".parse().unwrap();
-        let destination = Destination::bind(address, None).await.unwrap();
+        let destination = HttpSubscriber::bind(address, None).await.unwrap();
         let topic = Topic::new("http://e.org/t");
         let key = CallbackKey {
             id: "unguessable".to_owned(),
@@ -279,7 +279,7 @@ async fn the_public_callback_is_told_and_a_closed_subscriber_stops_listening() {
     let mut peer = Peer::start(|_| say("503 Service Unavailable", "", "")).await;
     let hub = Hub::new(peer.url("/hub"));
     let public = "https://me.org/in".parse().unwrap();
-    let bound = Destination::bind("127.0.0.1:0".parse().unwrap(), Some(public)).await;
+    let bound = HttpSubscriber::bind("127.0.0.1:0".parse().unwrap(), Some(public)).await;
     let destination = bound.unwrap();
     let topic = Topic::new("http://e.org/t");
     let key = CallbackKey::random();

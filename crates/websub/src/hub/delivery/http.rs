@@ -26,7 +26,7 @@ use crate::hub::delivery::{DeliveryOutcome, headers, new_mac, outcome, signature
 use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::{EmbeddedHub, HubSetup};
 use crate::hub::subscriptions::view::LastAttempt;
-use crate::hub::subscriptions::{Delivery, SubscriberTask};
+use crate::hub::subscriptions::{AssignedDelivery, Delivery};
 use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay, SubscriptionKey};
 use crate::retry::MAX_ATTEMPTS;
 use crate::secret::{Mask, Secret};
@@ -53,7 +53,7 @@ impl EmbeddedHub {
 
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
-    pub(crate) async fn run_delivery_task(self: Arc<Self>, assignment: SubscriberTask) {
+    pub(crate) async fn run_delivery_task(self: Arc<Self>, assignment: AssignedDelivery) {
         let woken = Arc::new(Notify::new());
         lock(&self.wakers).insert(assignment.key.clone(), Arc::clone(&woken));
         while let Some(next) = self.next_delivery(&assignment) {
@@ -96,7 +96,7 @@ impl EmbeddedHub {
     }
 
     /// Returns the next delivery of an assignment.
-    fn next_delivery(&self, assignment: &SubscriberTask) -> Option<Delivery> {
+    fn next_delivery(&self, assignment: &AssignedDelivery) -> Option<Delivery> {
         lock(&self.subscriptions).next_delivery(assignment, self.clock.now())
     }
 
@@ -104,7 +104,7 @@ impl EmbeddedHub {
     async fn attempt_delivery(
         &self,
         prepared: &HubSetup,
-        assignment: &SubscriberTask,
+        assignment: &AssignedDelivery,
         mut located: Result<(ResolvedCallback, FairSlot), String>,
     ) {
         // Read at the last moment: the subscription may have ended, or have a new secret.
@@ -143,7 +143,7 @@ impl EmbeddedHub {
     /// delivering it.
     fn apply_answer(
         &self,
-        assignment: &SubscriberTask,
+        assignment: &AssignedDelivery,
         relay: Option<&LoadedRelay>,
         answer: Result<Answer, String>,
     ) {
@@ -204,7 +204,7 @@ impl EmbeddedHub {
 /// The notification cannot be read.
 async fn post(
     prepared: &HubSetup,
-    assignment: &SubscriberTask,
+    assignment: &AssignedDelivery,
     relay: &Arc<LoadedRelay>,
     secret: Option<&Secret>,
     location: &ResolvedCallback,

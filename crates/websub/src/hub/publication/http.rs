@@ -54,7 +54,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Settings that a reload may change.
 #[derive(Debug, Clone)]
-pub struct PublicHubSettings {
+pub struct PublicHubLimits {
     /// Maximum size of a notification, in bytes.
     pub max_body: usize,
     /// Publications of one publisher in a minute.
@@ -98,7 +98,7 @@ pub struct PublicHub {
     /// The part that serves subscribers.
     pub embedded: Arc<EmbeddedHub>,
     /// The settings in effect.
-    pub settings: Replaceable<PublicHubSettings>,
+    pub settings: Replaceable<PublicHubLimits>,
     client: Arc<TopicClient>,
     accept: Accept,
     started: Instant,
@@ -159,7 +159,7 @@ impl PublicHub {
     /// Joins a hub for subscribers with the publishers of a client.
     pub fn new(
         embedded: Arc<EmbeddedHub>,
-        settings: PublicHubSettings,
+        settings: PublicHubLimits,
         client: Arc<TopicClient>,
         accept: Accept,
     ) -> Arc<PublicHub> {
@@ -180,7 +180,7 @@ impl PublicHub {
     }
 
     /// Applies other settings and publishers. Requests under way go on.
-    pub fn apply_settings(&self, settings: PublicHubSettings, publishers: Publishers) {
+    pub fn apply_settings(&self, settings: PublicHubLimits, publishers: Publishers) {
         if settings.publications_per_minute != self.settings.get().publications_per_minute {
             *lock(&self.rate) = RateLimiter::new(settings.publications_per_minute);
         }
