@@ -156,16 +156,14 @@ pub fn scan_with_state(
     let mounts = sources.into_iter().flat_map(|source| source.mounts);
     scan.notices.extend(mounts.filter_map(|mount| mount.reason));
     scan.step_engine(Event::Tick)?;
-    // The questions that the steps left are answered. The effects of that are not performed.
+    // The questions that the steps left are answered; those that this leaves are not.
     let trees = scan.tree_settings(config);
     let questions = std::mem::take(&mut scan.questions).into_iter();
     let explained = questions.filter_map(|path| {
         let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
         Some((path, explained))
     });
-    let event = Event::Explained(explained.collect());
-    scan.engine
-        .step(vec![event], scan.clock.now().into(), |_, _| Ok(()))?;
+    scan.step_engine(Event::Explained(explained.collect()))?;
     scan.now = scan.clock.now();
     Ok(scan)
 }
