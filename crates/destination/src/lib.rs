@@ -5,10 +5,10 @@
 //! order, and first what was missed: `memory` says what that is, and `change_lists` reads it.
 //!
 //! ```no_run
-//! use destination::{LEASE, Origin, OutputOptions, SubscribeOptions};
+//! use destination::{LEASE, ListenTo, OutputOptions, SubscribeOptions};
 //!
 //! # async fn listen() -> Result<(), Box<dyn std::error::Error>> {
-//! let origin = Origin::Topics(SubscribeOptions {
+//! let origin = ListenTo::Topics(SubscribeOptions {
 //!     urls: vec!["https://example.org/capabilitylist.xml".to_owned()],
 //!     lease: LEASE,
 //!     ..SubscribeOptions::default()

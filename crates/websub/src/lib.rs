@@ -16,14 +16,14 @@
 //! use resourcesync::receive::Notification;
 //! use resourcesync::uri::Topic;
 //! use websub::subscriber::retrieve::discover;
-//! use websub::subscriber::{CallbackKey, DistributionRequest, Destination};
+//! use websub::subscriber::{CallbackKey, DistributionRequest, HttpSubscriber};
 //!
 //! # async fn subscribe() -> Result<(), Box<dyn std::error::Error>> {
 //! let found = discover(&Topic::new("https://example.org/topics/reports/")).await?;
 //! let hub = found.hubs.first().ok_or("the topic names no hub")?;
 //! // The hub must reach it at this URL.
 //! let public = "https://destination.example.net/callbacks/".parse()?;
-//! let destination = Destination::bind("0.0.0.0:8080".parse()?, Some(public)).await?;
+//! let destination = HttpSubscriber::bind("0.0.0.0:8080".parse()?, Some(public)).await?;
 //! let (mut subscription, mut requests) = destination.open_callback(&CallbackKey::random(), &found.self_uri);
 //! destination.serve();
 //! let hour = Duration::from_secs(3_600);

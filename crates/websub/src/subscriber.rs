@@ -200,7 +200,7 @@ pub struct CallbackSubscription {
 }
 
 impl HttpSubscriber {
-    /// Binds `address`. Callbacks are below `public`, or that address. Requests wait until [`Destination::serve`].
+    /// Binds `address`. Callbacks are below `public`, or that address. Requests wait until [`HttpSubscriber::serve`].
     ///
     /// # Errors
     ///

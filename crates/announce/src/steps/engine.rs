@@ -23,7 +23,7 @@ use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relation
 #[derive(Debug, Clone, Copy)]
 pub struct StateReader<'a> {
     pub db: Db<'a>,
-    /// Its mounts have the [numbers](crate::steps::mounts::number) of the state.
+    /// Its mounts have the [numbers](crate::steps::mounts::number_mounts) of the state.
     pub plan: &'a Plan,
     pub live: &'a LiveState,
     pub history: &'a NotificationHistory,
