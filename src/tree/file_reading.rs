@@ -17,7 +17,7 @@ use rustix::fs::{CWD, FileType};
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.
-const MAX_AT_ONCE: usize = 256;
+pub const MAX_AT_ONCE: usize = 256;
 const MAX_SIZE_AT_ONCE: u64 = 4 << 20;
 /// Minimum files for each additional thread.
 const MIN_SHARED: usize = 16;

@@ -105,12 +105,9 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
     } else {
         parse(&mut &file)
     };
-    let after = file_status::of_open_file(&file)?;
-    let is_still_there = file_status::of_path(path)?.identity == before.identity;
+    let after = file_status::of_path(path)?;
     Ok(match content {
-        _ if before != after || !is_still_there => {
-            (Look::Incomplete(Incomplete::BeingWritten), None)
-        }
+        _ if before != after => (Look::Incomplete(Incomplete::BeingWritten), None),
         Ok((content, keys)) => {
             if let Some(keys) = keys {
                 recent_keys.keep(after, keys);

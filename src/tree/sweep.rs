@@ -9,6 +9,7 @@ use announce::event::Event;
 use announce::observation::{DocumentPath, Incomplete, Look};
 
 use crate::tree::TreeReport;
+use crate::tree::file_reading::MAX_AT_ONCE;
 use crate::tree::model::{DirectoryNumber, FileNumber};
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::observer::Observer;
@@ -16,7 +17,8 @@ use crate::tree::observer::Observer;
 /// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A sweep that goes on. All directories are listed first: changes in a watched directory need not settle.
+/// A sweep that goes on. It lists directories until there are files enough to read at once: so who takes its reports has work
+/// early.
 ///
 /// The queues keep the numbers of entries that were removed since, which others may have by now: each is looked up when
 /// it is taken.
@@ -81,7 +83,9 @@ impl Observer<'_> {
             sweep.reported = Instant::now();
             let (mount, files) = (mount.id, sweep.met);
             self.send(TreeReport::Sweeping { mount, files });
-        } else if let Some(id) = sweep.directories.pop_front() {
+        } else if sweep.files.len() < MAX_AT_ONCE
+            && let Some(id) = sweep.directories.pop_front()
+        {
             self.list_directory(id, Depth::Sweep);
         } else if !sweep.files.is_empty() {
             self.read_next_sweep_files(at);
@@ -260,6 +264,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use crate::tree::TreeReport;
+    use crate::tree::file_reading::MAX_AT_ONCE;
     use crate::tree::model::{DirectoryNumber, FileNumber};
     use crate::tree::mount::UnmetFile;
     use crate::tree::observer::Observer;
@@ -290,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
+    fn a_sweep_lists_directories_then_reads_then_waits_for_files_to_settle() {
         let (root, reports) = (tree(), RefCell::default());
         let mut observer = observer(root.path(), &reports);
         for want in [[1, 0, 0], [1, 1, 0], [0, 2, 0], [0, 0, 2]] {
@@ -314,6 +319,17 @@ mod tests {
         }
         let is_end = |report: &TreeReport| matches!(report, TreeReport::Swept { .. });
         assert!(reports.borrow().iter().any(is_end));
+    }
+
+    #[test]
+    fn a_sweep_reads_before_it_lists_on_once_there_are_files_enough() {
+        let (root, reports) = (tree(), RefCell::default());
+        let mut observer = observer(root.path(), &reports);
+        assert!(observer.continue_sweep());
+        let files = &mut sweep(&mut observer).files;
+        *files = vec![files[0]; MAX_AT_ONCE].into();
+        assert!(observer.continue_sweep());
+        assert_eq!(left(&observer), Some([1, 0, MAX_AT_ONCE]));
     }
 
     #[test]

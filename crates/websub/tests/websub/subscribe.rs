@@ -136,17 +136,11 @@ impl Subscribing {
 }
 
 /// Sends what a hub would to a callback.
-async fn call(
-    callback: &str,
-    method: &str,
-    query: &str,
-    header: &str,
-    body: &str,
-) -> (u16, String) {
+async fn call(callback: &str, verb: &str, query: &str, header: &str, body: &str) -> (u16, String) {
     let url = url::Url::parse(callback).unwrap();
     let address = url.socket_addrs(|| None).unwrap()[0];
     let request = format!(
-        "{method} {}{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}Content-Length: {}\r\n\r\n{body}",
+        "{verb} {}{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}Content-Length: {}\r\n\r\n{body}",
         url.path(),
         body.len()
     );

@@ -241,14 +241,9 @@ pub async fn exchange_on(
 }
 
 /// One request on a connection of its own.
-pub async fn ask(
-    address: SocketAddr,
-    method: &str,
-    target: &str,
-    header: &str,
-) -> (String, Vec<u8>) {
+pub async fn ask(address: SocketAddr, verb: &str, target: &str, header: &str) -> (String, Vec<u8>) {
     let request =
-        format!("{method} {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\r\n");
+        format!("{verb} {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\r\n");
     exchange(address, &request).await
 }
 
