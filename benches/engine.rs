@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use announce::candidates::CandidateGlobs;
 use announce::delivery::Submission;
 use announce::event::{Effect, Event};
-use announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
+use announce::observation::{DocumentPath, FileId, Found, MountId, Observation, Stat};
 use announce::plan::{
     DEFAULT_INCLUDE, HubPlan, MassDeletionLimit, MountPlan, Plan, PublishMode, ReplacedHub,
     SourcePlan, WindowPlan,
@@ -57,7 +57,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
     for sweep in sweeps {
         now += Duration::from_secs(60);
         let begin = Instant::now();
-        let identity = Identity {
+        let identity = FileId {
             device: 1,
             inode: 1,
         };
@@ -211,7 +211,7 @@ fn observation(name: &str, content: &str, at: Timestamp) -> Observation {
             below: Arc::from(name.as_bytes()),
         },
         at,
-        look: Look::Document {
+        look: Found::Document {
             parsed: parsed.into(),
             stat,
         },

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use announce::candidates::CandidateGlobs;
 use announce::event::Event;
-use announce::observation::{Look, MountId};
+use announce::observation::{Found, MountId};
 use announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use jiff::Timestamp;
 use resourcesync::uri::Uri;
@@ -134,9 +134,9 @@ fn document(n: usize, version: usize) -> String {
     )
 }
 
-fn version(look: &Look) -> Option<usize> {
+fn version(look: &Found) -> Option<usize> {
     match look {
-        Look::Document { parsed, .. } => parsed.span.from.as_ref()?.parse().ok(),
+        Found::Document { parsed, .. } => parsed.span.from.as_ref()?.parse().ok(),
         _ => None,
     }
 }
@@ -187,7 +187,7 @@ fn swept(reports: &Receiver<TreeReport>) -> (KnownFiles, usize) {
             TreeReport::Event(Event::Observed(batch)) => {
                 observed += batch.len();
                 for it in batch {
-                    if let Look::Document { stat, .. } = it.look {
+                    if let Found::Document { stat, .. } = it.look {
                         known.add(it.path, &stat, Timestamp::now());
                     }
                 }

@@ -146,7 +146,7 @@ impl<R: DaemonRole> Daemon<R> {
             let _ = tokio::time::timeout(left.max(LAST_MOMENT), answered).await;
         });
         if let Some(hub) = &event_loop.parts.hub.linked {
-            hub.record_unverified();
+            hub.save_unverified();
         }
         let finished = event_loop.save_remaining(&self.received);
         drop(event_loop);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use announce::delivery::Submission;
 use announce::event::{Effect, Event};
-use announce::observation::{Look, Observation};
+use announce::observation::{Found, Observation};
 use announce::plan::PublishMode;
 use announce::state::open::{open_to_read, state_file};
 use announce::state::{self, ChannelId, Db, hub};
 use announce::time::later;
 use jiff::Timestamp;
-use messaging::client::frames_to_send;
+use messaging::client::message_frames;
 use messaging::settings::BrokerSettings;
 use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
@@ -108,7 +108,7 @@ fn request_text(submission: &Submission, settings: &PublishSettings) -> String {
 /// Returns the messages that a broker would be sent, without the headers that identify the transaction.
 fn message_text(submission: &Submission, broker: &BrokerSettings) -> String {
     let Submission { seq, topic, .. } = submission;
-    let frames = frames_to_send(&submission.broker_notification(), broker)
+    let frames = message_frames(&submission.broker_notification(), broker)
         .into_iter()
         .map(|frame| {
             let headers = frame.headers.iter().map(|(name, value)| {
@@ -189,7 +189,7 @@ fn play_forward(
                     let looked = paths.into_iter().map(|path| Observation {
                         path,
                         at: now,
-                        look: Look::Missing,
+                        look: Found::Missing,
                     });
                     vec![Event::Observed(looked.collect())]
                 }

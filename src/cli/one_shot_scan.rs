@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use announce::event::{Effect, Event};
-use announce::observation::{DocumentPath, Incomplete, Look, Observation};
+use announce::observation::{DocumentPath, Found, Incomplete, Observation};
 use announce::plan::Plan;
 use announce::state::open::{copy_to_memory, in_memory};
 use announce::state::{self, last_time_saved};
@@ -206,7 +206,7 @@ impl OneShotScan {
                 let missing = missing.into_iter().map(|path| Observation {
                     path,
                     at: Timestamp::now(),
-                    look: Look::Missing,
+                    look: Found::Missing,
                 });
                 self.step_engine(Event::Observed(missing.collect()))?;
             }
@@ -219,8 +219,8 @@ impl OneShotScan {
         let path = &observation.path;
         self.seen.insert(path.clone());
         match &observation.look {
-            Look::Incomplete(Incomplete::Denied(_)) => self.unreadable += 1,
-            Look::Document { stat, .. } | Look::Other { stat, .. }
+            Found::Incomplete(Incomplete::Denied(_)) => self.unreadable += 1,
+            Found::Document { stat, .. } | Found::Other { stat, .. }
                 if (self.latest.as_ref()).is_none_or(|(latest, _)| stat.changed > *latest) =>
             {
                 self.latest = Some((stat.changed, path.clone()));

@@ -190,7 +190,7 @@ fn print_dry_drop(daemon: &mut DaemonClient<'_>, name: AccountName) -> anyhow::R
         writeln!(
             out,
             "these changes would be dropped, and never be announced to {hub} on {topic}:\n{}",
-            DueText { account }
+            FlightAndDueText { account }
         )?;
         if !account.held.is_empty() {
             let held = counted(account.held.len() + account.more_held, "document");
@@ -259,6 +259,6 @@ pub struct AccountText<'a> {
 /// The notification in flight with its next attempt, and what is due.
 #[derive(Template)]
 #[template(path = "due.txt", whitespace = "preserve")]
-pub struct DueText<'a> {
+pub struct FlightAndDueText<'a> {
     pub account: &'a AccountView,
 }

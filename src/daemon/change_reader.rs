@@ -16,7 +16,7 @@ use tracing::{error, warn};
 use crate::daemon::log::error_chain;
 use crate::tree::{ListFile, ListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
-use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
+use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, TakenNow};
 use announce::changes::selection::KeptFreshSelections;
 use announce::changes::taken_keys::KeysRow;
 use announce::plan::Plan;
@@ -216,7 +216,7 @@ impl RoundFiles for JobFiles<'_> {
     }
 }
 
-fn try_take_fresh(job: &RoundJob, rounds: &KeptFreshSelections) -> Result<Taken, RoundOutcome> {
+fn try_take_fresh(job: &RoundJob, rounds: &KeptFreshSelections) -> Result<TakenNow, RoundOutcome> {
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
     let Some(rules) = job.request.inventory else {
@@ -245,13 +245,13 @@ mod tests {
     use std::time::Duration;
 
     use super::{or_failed, run_each};
-    use announce::changes::round::{RoundOutcome, Taken};
+    use announce::changes::round::{RoundOutcome, TakenNow};
 
     #[test]
     fn a_panic_fails_the_round_and_no_other() {
         let outcome = or_failed(|| panic!("of a test"));
         assert!(matches!(outcome, RoundOutcome::Failed(reason) if reason.contains("panicked")));
-        let taken = RoundOutcome::Taken(Taken::default().into());
+        let taken = RoundOutcome::Taken(TakenNow::default().into());
         assert_eq!(or_failed(|| taken.clone()), taken);
     }
 

@@ -13,7 +13,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use websub::hub::HubRecord;
 
 use announce::event::{AnswerFact, Effect, Event, Fact};
-use announce::observation::{Look, Observation};
+use announce::observation::{Found, Observation};
 
 /// A point in the life of a delivery. At some of them a change is about to be saved; there is a second one once it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,7 +102,7 @@ impl FailpointTrigger {
             return;
         }
         let of_save = |before, after| Some(if is_saved { after } else { before });
-        let is_document = |seen: &Observation| matches!(seen.look, Look::Document { .. });
+        let is_document = |seen: &Observation| matches!(seen.look, Found::Document { .. });
         let seen = events.iter().filter_map(|event| match event {
             Event::Observed(seen) if seen.iter().any(is_document) => {
                 of_save(Failpoint::Seen, Failpoint::SeenSaved)

@@ -200,7 +200,9 @@ pub fn log_fact(fact: &Fact) {
             let (source, missing, of) = (&suspension.source, suspension.missing, suspension.of);
             error!(source, missing, of, "{suspension}");
         }
-        Fact::Resumed { source } => info!(source, "deletions of {source} are no longer suspended"),
+        Fact::Resumed { source } => {
+            info!(source, "deletions of {source} are no longer suspended")
+        }
         Fact::Accepted {
             source,
             documents,

@@ -111,7 +111,8 @@ pub fn embedded(hub: &Hub, get: &ProbeResult, key: &str) -> Option<Diagnostic> {
     let what = match get {
         Ok(reply)
             if reply.status == 405
-                && (reply.body.is(HUB_GREETING) || reply.body.is(PUBLIC_HUB_GREETING)) =>
+                && (reply.body.is_exactly(HUB_GREETING)
+                    || reply.body.is_exactly(PUBLIC_HUB_GREETING)) =>
         {
             return None;
         }

@@ -160,7 +160,7 @@ fn status_problem(expected: &ChannelView, reply: &ProbeReply) -> Option<ReplyPro
             let (target, remedy) = describe_redirect(&expected.topic, reply.location.as_deref());
             (1, format!("{status}, a redirection to {target}"), remedy)
         }
-        404 if reply.body.is(NO_SUCH_TOPIC) => (
+        404 if reply.body.is_exactly(NO_SUCH_TOPIC) => (
             2,
             "404 from rsnotify itself, which serves no such topic".to_owned(),
             "the web server in front changes path, query or Host on the way: let it pass them on unchanged; \

@@ -15,7 +15,7 @@ use crate::report::status::BacklogOverflow;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MetricFigures {
     /// By source.
-    pub holdings: BTreeMap<String, SourceCounts>,
+    pub holdings: BTreeMap<String, SourceContents>,
     /// Hints of each source's tree.
     pub hints: BTreeMap<String, HintCounts>,
     /// The time that each hub took to answer a submission, or not to.
@@ -26,7 +26,7 @@ pub struct MetricFigures {
 
 /// The documents and findings of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SourceCounts {
+pub struct SourceContents {
     /// Documents by their state, whatever a hub is due of them.
     pub documents: BTreeMap<(Capability, DocumentState), usize>,
     /// Candidates that cannot be read.

@@ -13,7 +13,7 @@ use resourcesync::capability::Capability;
 use resourcesync::document::Form;
 
 use crate::report::documents::{DocumentState, state_ignoring_due};
-use crate::report::figures::SourceCounts;
+use crate::report::figures::SourceContents;
 use crate::report::status::{
     AcceptableDeletions, BrokenCandidateView, MissingInDirectory, MountStatus, SourceStatus,
 };
@@ -43,7 +43,7 @@ pub fn source(
     reader: &StateReader<'_>,
     plan: &SourcePlan,
     live: &LiveSource,
-    holdings: &SourceCounts,
+    holdings: &SourceContents,
 ) -> Result<SourceStatus> {
     let suspension = deletions::suspension(reader.db, &plan.name, live)?;
     let documents = holdings.documents.iter();
@@ -87,11 +87,11 @@ pub fn holdings(
     reader: &StateReader<'_>,
     plan: &SourcePlan,
     live: &LiveSource,
-) -> Result<SourceCounts> {
+) -> Result<SourceContents> {
     let db = reader.db;
-    let mut holdings = SourceCounts {
+    let mut holdings = SourceContents {
         findings: findings::unacknowledged_counts(reader, plan)?,
-        ..SourceCounts::default()
+        ..SourceContents::default()
     };
     let mut count = |kind: (Capability, DocumentState), by: isize| {
         let documents: &mut usize = holdings.documents.entry(kind).or_default();

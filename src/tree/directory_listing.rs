@@ -17,7 +17,7 @@ use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::sweep::Depth;
 use announce::candidates::{CandidateGlobs, MountUrlPath};
-use announce::observation::{Identity, Stat};
+use announce::observation::{FileId, Stat};
 
 /// A directory that is open to be listed.
 struct OpenDirectory {
@@ -88,7 +88,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a path stands for another directory than before, or for the first one.
-    fn set_directory_identity(&mut self, listing: &OpenDirectory, identity: Identity) {
+    fn set_directory_identity(&mut self, listing: &OpenDirectory, identity: FileId) {
         self.unwatch(listing.id);
         // Queried only if it differs from the parent's.
         let above = self.model.file_system_above(listing.id, identity.device);
@@ -401,7 +401,7 @@ fn may_matter(
 type ListedName = (Box<[u8]>, FileType);
 
 /// Opens a directory, and identifies it.
-fn open(path: &Path, follow: bool) -> Result<(OwnedFd, Identity), Errno> {
+fn open(path: &Path, follow: bool) -> Result<(OwnedFd, FileId), Errno> {
     let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     if !follow {
         flags |= OFlags::NOFOLLOW;

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::tree::model::DirectoryNumber;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::watches::NameWatch;
-use announce::observation::{Identity, Incomplete, RACY, Stat};
+use announce::observation::{FileId, Incomplete, RACY, Stat};
 
 /// Wait for the first write to a new file, which tells it from one that is made without being written (a hard link,
 /// `O_TMPFILE`).
@@ -57,7 +57,7 @@ impl LastRead {
 /// Target of a link to a file.
 #[derive(Debug)]
 pub struct LinkTarget {
-    pub identity: Identity,
+    pub identity: FileId,
     pub watch: Option<NameWatch>,
 }
 

@@ -11,7 +11,7 @@ use crate::tree::model::{FileNumber, join};
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::read_file::{ListKeyCache, read};
-use announce::observation::{DocumentPath, Incomplete, Look, RACY, Stat};
+use announce::observation::{DocumentPath, Found, Incomplete, RACY, Stat};
 use jiff::Timestamp;
 use rustix::fs::{CWD, FileType};
 
@@ -114,18 +114,18 @@ impl Observer<'_> {
     }
 
     /// Reports what was read, if that still counts by the events that were read since.
-    fn report_read_file(&mut self, job: FileReadJob, (look, status): (Look, Option<FileStatus>)) {
+    fn report_read_file(&mut self, job: FileReadJob, (look, status): (Found, Option<FileStatus>)) {
         let is_same = |file: &&CandidateFile| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].found.is_some();
         let Some(file) = self.model.file(job.id).filter(is_same).filter(|_| is_there) else {
             return;
         };
         match look {
-            Look::Missing => self.recheck_file_name(job.id),
-            Look::Incomplete(reason) => {
+            Found::Missing => self.recheck_file_name(job.id),
+            Found::Incomplete(reason) => {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
-            Look::Document { stat, .. } | Look::Other { stat, .. } => {
+            Found::Document { stat, .. } | Found::Other { stat, .. } => {
                 if self.is_written_again(file) {
                     return;
                 }
@@ -211,13 +211,13 @@ impl Observer<'_> {
             && let Some((at, below)) = self.model.mount_and_path(id)
         {
             let path = self.mounts[at].document_path(&below);
-            self.reports.observe(path, Look::Incomplete(reason));
+            self.reports.observe(path, Found::Incomplete(reason));
         }
     }
 }
 
 /// Reads files, on as many threads as there are processors.
-fn read_all(jobs: &[FileReadJob], recent_keys: &ListKeyCache) -> Vec<(Look, Option<FileStatus>)> {
+fn read_all(jobs: &[FileReadJob], recent_keys: &ListKeyCache) -> Vec<(Found, Option<FileStatus>)> {
     let threads = match jobs.len() {
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),

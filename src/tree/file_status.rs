@@ -9,14 +9,14 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use announce::observation::{Identity, Stat};
+use announce::observation::{FileId, Stat};
 
 /// Status of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStatus {
     /// A FIFO, a socket or a device is never opened, since that alone can disturb others.
     pub kind: FileType,
-    pub identity: Identity,
+    pub identity: FileId,
     pub stat: Stat,
     /// True if there is another name for it, by a hard link.
     pub has_other_names: bool,
@@ -28,7 +28,7 @@ pub fn of_path(path: &Path) -> Result<FileStatus, Errno> {
 }
 
 /// Returns true if this is what a path leads to now.
-pub fn has_identity(path: &Path, identity: Identity) -> bool {
+pub fn has_identity(path: &Path, identity: FileId) -> bool {
     of_path(path).is_ok_and(|status| status.identity == identity)
 }
 
@@ -76,7 +76,7 @@ impl From<rustix::fs::Stat> for FileStatus {
         FileStatus {
             kind,
             has_other_names: kind == FileType::RegularFile && stat.st_nlink > 1,
-            identity: Identity {
+            identity: FileId {
                 device: to_u64(stat.st_dev),
                 inode: to_u64(stat.st_ino),
             },

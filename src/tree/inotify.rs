@@ -17,7 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 use crate::tree::file_status;
-use crate::tree::pending_hints::{NameHint, PendingBatch, PendingHints};
+use crate::tree::pending_hints::{LockedHints, NameHint, PendingHints};
 use crate::tree::watches::{WatchId, WatchMask};
 
 /// Room for some ten thousand events.
@@ -202,7 +202,7 @@ fn wait_for_either(
     }
 }
 
-fn merge(pending: &mut PendingBatch, event: &inotify::Event<'_>) {
+fn merge(pending: &mut LockedHints, event: &inotify::Event<'_>) {
     let (key, happened) = (WatchId(event.wd()), event.events());
     if happened.contains(ReadFlags::QUEUE_OVERFLOW) {
         return pending.add_overflow();

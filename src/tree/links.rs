@@ -9,7 +9,7 @@ use crate::tree::observer::Observer;
 use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
 use crate::tree::{TreeNotice, file_status};
-use announce::observation::Identity;
+use announce::observation::FileId;
 use rustix::fs::FileType;
 
 /// Maximum links that are rechecked each second.
@@ -122,7 +122,7 @@ impl Observer<'_> {
 
     /// Returns the path of the directory above this one that is the same directory: a circle, wherever the link is that
     /// led here.
-    pub fn same_directory_above(&self, id: DirectoryNumber, identity: Identity) -> Option<PathBuf> {
+    pub fn same_directory_above(&self, id: DirectoryNumber, identity: FileId) -> Option<PathBuf> {
         let above = self.model.directory(id)?.parent?;
         let same = self.model.same_on_path(above, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
@@ -150,7 +150,7 @@ impl Observer<'_> {
     }
 
     /// Takes note of where a link to a file ends, and has that watched, so that a rewrite there is noticed at once.
-    fn set_target(&mut self, id: FileNumber, link: &Path, identity: Identity) {
+    fn set_target(&mut self, id: FileNumber, link: &Path, identity: FileId) {
         let Some(file) = self.model.file(id) else {
             return;
         };

@@ -13,7 +13,7 @@ use slab::Slab;
 use crate::tree::file::{CandidateFile, LinkTarget};
 use crate::tree::file_status::FileSystemTraits;
 use crate::tree::watches::WatchId;
-use announce::observation::{Identity, NestedFileSystem};
+use announce::observation::{FileId, NestedFileSystem};
 
 /// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ pub struct Directory {
     pub name: Arc<[u8]>,
     pub entries: HashMap<Arc<[u8]>, TreeEntry>,
     /// Identity of the directory that was listed last; of a link, of its target.
-    pub identity: Option<Identity>,
+    pub identity: Option<FileId>,
     /// File system that it lies in, which need not be that of the mount's root.
     pub file_system: FileSystemTraits,
     pub is_link: bool,
@@ -303,7 +303,7 @@ impl Model {
 
     /// Returns the nearest directory that has this identity, of this one and those above it. A link in this directory to one
     /// of that identity leads back.
-    pub fn same_on_path(&self, id: DirectoryNumber, identity: Identity) -> Option<DirectoryNumber> {
+    pub fn same_on_path(&self, id: DirectoryNumber, identity: FileId) -> Option<DirectoryNumber> {
         let mut path = self.self_and_ancestors(id);
         let same = path.find(|(_, directory)| directory.identity == Some(identity));
         same.map(|(id, _)| id)
@@ -375,10 +375,10 @@ pub fn join(directory: &Path, below: &[u8]) -> PathBuf {
 mod tests {
     use crate::tree::file_status::FileSystemTraits;
     use crate::tree::model::{DirectoryNumber, Model, TreeEntry};
-    use announce::observation::Identity;
+    use announce::observation::FileId;
 
-    fn identity(device: u64, inode: u64) -> Option<Identity> {
-        Some(Identity { device, inode })
+    fn identity(device: u64, inode: u64) -> Option<FileId> {
+        Some(FileId { device, inode })
     }
 
     /// A root and `a/b` in it, the inodes of which are 1, 2 and 3.

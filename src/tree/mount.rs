@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use announce::candidates::MountUrlPath;
 use announce::event::Event;
-use announce::observation::{
-    DocumentPath, Identity, Incomplete, MountId, Stat, UnreadableDirectory,
-};
+use announce::observation::{DocumentPath, FileId, Incomplete, MountId, Stat, UnreadableDirectory};
 use announce::plan::MountPlan;
 use jiff::{SignedDuration, Timestamp};
 use rustix::fs::FileType;
@@ -43,7 +41,7 @@ pub struct TreeMount {
     pub published: MountUrlPath,
     pub root: DirectoryNumber,
     /// Identity of the root while it is there.
-    pub found: Option<Identity>,
+    pub found: Option<FileId>,
     /// Time when it was found, by the exact clock.
     found_at: Timestamp,
     /// True if it was swept to its end since it was found.
@@ -110,7 +108,7 @@ impl TreeMount {
     }
 
     /// Returns the identity of the root that is there now, or why there is none that can be listed.
-    pub fn root_identity(&self) -> Result<Identity, String> {
+    pub fn root_identity(&self) -> Result<FileId, String> {
         let unreadable = |error| unreadable_root(&self.directory, &error);
         let status =
             file_status::of_path(&self.directory).map_err(|error| unreadable(error.into()))?;
@@ -125,7 +123,7 @@ impl TreeMount {
     }
 
     /// Takes note that its root is there.
-    pub fn mark_found(&mut self, identity: Identity, at: Timestamp, file_system: FileSystemTraits) {
+    pub fn mark_found(&mut self, identity: FileId, at: Timestamp, file_system: FileSystemTraits) {
         (self.found, self.found_at, self.was_swept) = (Some(identity), at, false);
         self.absence = RootAbsence::default();
         self.file_system = file_system;
@@ -264,7 +262,7 @@ impl Observer<'_> {
         true
     }
 
-    fn mark_mount_found(&mut self, at: usize, identity: Identity) {
+    fn mark_mount_found(&mut self, at: usize, identity: FileId) {
         if self.forget_mount_root(at) {
             let directory = self.mounts[at].directory.clone();
             self.reports.notice(TreeNotice::Replaced { directory });
@@ -439,7 +437,7 @@ mod tests {
     use crate::tree::model::Model;
     use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount};
     use crate::tree::tests::settings;
-    use announce::observation::{Identity, Stat};
+    use announce::observation::{FileId, Stat};
 
     fn mount() -> TreeMount {
         let plan = &settings("/srv".as_ref()).mounts[0];
@@ -453,7 +451,7 @@ mod tests {
             ..FileSystemTraits::default()
         };
         mount.mark_found(
-            Identity {
+            FileId {
                 device: 1,
                 inode: 1,
             },

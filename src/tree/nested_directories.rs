@@ -164,7 +164,7 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use crate::tree::model::{DirectoryNumber, Model};
     use crate::tree::nested_directories::{NestedDirectories, mount_point};
-    use announce::observation::{Identity, NestedFileSystem};
+    use announce::observation::{FileId, NestedFileSystem};
 
     /// A root and a directory in it, on these devices.
     fn tree(device: u64, below: u64) -> (Model, DirectoryNumber) {
@@ -172,7 +172,7 @@ mod tests {
         let root = model.add_root(0);
         let inner = model.add_below(root, b"inner").unwrap();
         for (id, device) in [(root, device), (inner, below)] {
-            let identity = Some(Identity { device, inode: 1 });
+            let identity = Some(FileId { device, inode: 1 });
             model.directory_mut(id).unwrap().identity = identity;
         }
         (model, inner)

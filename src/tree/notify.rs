@@ -11,7 +11,7 @@ use crate::tree::lock;
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::tree::pending_hints::{NameHint, PendingBatch, PendingHints};
+use crate::tree::pending_hints::{LockedHints, NameHint, PendingHints};
 use crate::tree::watches::WatchId;
 
 /// True if the system says when a file that was written is closed.
@@ -71,11 +71,11 @@ impl NotifyCrateBackend {
 fn merge(event: notify::Result<notify::Event>, hints: &PendingHints, keys: &Mutex<Keys>) {
     let Ok(event) = event else {
         // The error does not say which events were lost.
-        hints.merge(PendingBatch::add_overflow);
+        hints.merge(LockedHints::add_overflow);
         return;
     };
     if event.need_rescan() {
-        hints.merge(PendingBatch::add_overflow);
+        hints.merge(LockedHints::add_overflow);
     }
     // Whether a watched directory itself was touched, moved, or is gone.
     let mut is_about_itself = !SAYS_CLOSED;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::tree::lock;
 use announce::event::Event;
-use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Observation};
+use announce::observation::{DocumentPath, Found, Incomplete, NoDocument, Observation};
 use jiff::Timestamp;
 use rustix::fs::FileType;
 
@@ -365,7 +365,7 @@ impl<'a> Observer<'a> {
 
     pub fn report_denied_file(&mut self, path: DocumentPath, reason: String) {
         let reason = Incomplete::Denied(reason);
-        self.reports.observe(path, Look::Incomplete(reason));
+        self.reports.observe(path, Found::Incomplete(reason));
     }
 
     /// Returns the candidate at a path, looked up by name if it is not known yet.
@@ -398,7 +398,7 @@ impl ReportSender<'_> {
         self.observations.len().max(self.explained.len()) >= BATCH
     }
 
-    pub fn observe(&mut self, path: DocumentPath, look: Look) {
+    pub fn observe(&mut self, path: DocumentPath, look: Found) {
         self.missing.remove(&path);
         self.observations.push(Observation {
             path,
@@ -408,7 +408,7 @@ impl ReportSender<'_> {
     }
 
     pub fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
-        self.observe(path.clone(), Look::Missing);
+        self.observe(path.clone(), Found::Missing);
         self.missing.insert(path, unmet);
     }
 
@@ -427,7 +427,7 @@ impl ReportSender<'_> {
                 mount.unmet.insert(Arc::clone(&path.below), *unmet);
             }
             self.observations
-                .retain(|it| it.path.mount != mount.id || it.look != Look::Missing);
+                .retain(|it| it.path.mount != mount.id || it.look != Found::Missing);
             is_mount_missing = true;
         }
         is_mount_missing

@@ -114,7 +114,7 @@ pub struct HintBatch {
 #[derive(Debug, Default)]
 pub struct PendingHints {
     /// [`PendingHints::merge`] adds some, which wakes the observer.
-    pub pending: Mutex<PendingBatch>,
+    pub pending: Mutex<LockedHints>,
     changed: Condvar,
     /// An eventfd that wakes an observer waiting for the kernel's events.
     pub bell: OnceLock<Arc<OwnedFd>>,
@@ -122,7 +122,7 @@ pub struct PendingHints {
 
 /// The hints, while they are locked.
 #[derive(Debug, Default)]
-pub struct PendingBatch {
+pub struct LockedHints {
     pub batch: HintBatch,
     /// True if there is anything worth waking for. A file that is being written is not.
     pub is_news: bool,
@@ -139,16 +139,16 @@ pub struct PendingBatch {
 impl PendingHints {
     pub fn new(candidates: CandidateGlobs) -> PendingHints {
         PendingHints {
-            pending: Mutex::new(PendingBatch {
+            pending: Mutex::new(LockedHints {
                 candidates,
-                ..PendingBatch::default()
+                ..LockedHints::default()
             }),
             ..PendingHints::default()
         }
     }
 
     /// Lets a backend add what it read, under one lock.
-    pub fn merge(&self, add: impl FnOnce(&mut PendingBatch)) {
+    pub fn merge(&self, add: impl FnOnce(&mut LockedHints)) {
         let mut pending = lock(&self.pending);
         add(&mut pending);
         if !(pending.is_news && pending.is_awaited) {
@@ -174,7 +174,7 @@ impl PendingHints {
         let mut pending = lock(&self.pending);
         if let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now())) {
             pending.is_awaited = true;
-            let lacks_news = |pending: &mut PendingBatch| !pending.is_news;
+            let lacks_news = |pending: &mut LockedHints| !pending.is_news;
             let waited = self.changed.wait_timeout_while(pending, left, lacks_news);
             (pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
@@ -187,7 +187,7 @@ impl PendingHints {
     }
 }
 
-impl PendingBatch {
+impl LockedHints {
     /// Takes note that events were lost.
     pub fn add_overflow(&mut self) {
         self.counted.overflows += 1;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::tree::lock;
 use announce::candidates::Exclusion;
-use announce::observation::{DocumentPath, Incomplete, Look, NoDocument, Stat};
+use announce::observation::{DocumentPath, Found, Incomplete, NoDocument, Stat};
 use resourcesync::capability::Capability;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
@@ -81,22 +81,22 @@ pub fn content(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads the file at `path`, and keeps its keys if it is a Change List and they are wanted. The caller has checked that it
 /// is a regular file: opening anything else may disturb others. Returns the status of the file too, if it could be read to
 /// an end.
-pub fn read(path: &Path, recent_keys: &ListKeyCache) -> (Look, Option<FileStatus>) {
+pub fn read(path: &Path, recent_keys: &ListKeyCache) -> (Found, Option<FileStatus>) {
     try_read(path, recent_keys).unwrap_or_else(|error| {
         let look = if file_status::is_absence(error) {
-            Look::Missing
+            Found::Missing
         } else {
-            Look::Incomplete(Incomplete::Denied(file_status::reason(error)))
+            Found::Incomplete(Incomplete::Denied(file_status::reason(error)))
         };
         (look, None)
     })
 }
 
-fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<FileStatus>), Errno> {
+fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Found, Option<FileStatus>), Errno> {
     let file = open(path)?;
     let before = file_status::of_open_file(&file)?;
     if before.kind != FileType::RegularFile {
-        return Ok((Look::Incomplete(Incomplete::NotAFile), Some(before)));
+        return Ok((Found::Incomplete(Incomplete::NotAFile), Some(before)));
     }
     let are_wanted = lock(&recent_keys.0).is_some();
     let parse = |reader: &mut dyn Read| parse_with_keys(reader, are_wanted);
@@ -107,24 +107,24 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Look, Option<Fil
     };
     let after = file_status::of_path(path)?;
     Ok(match content {
-        _ if before != after => (Look::Incomplete(Incomplete::BeingWritten), None),
+        _ if before != after => (Found::Incomplete(Incomplete::BeingWritten), None),
         Ok((content, keys)) => {
             if let Some(keys) = keys {
                 recent_keys.keep(after, keys);
             }
             let stat = after.stat;
             let look = match content {
-                Ok(parsed) => Look::Document {
+                Ok(parsed) => Found::Document {
                     parsed: parsed.into(),
                     stat,
                 },
-                Err(reason) => Look::Other { reason, stat },
+                Err(reason) => Found::Other { reason, stat },
             };
             (look, Some(after))
         }
-        Err(ReadError::Malformed(malformed)) => (Look::Incomplete(malformed.into()), Some(after)),
+        Err(ReadError::Malformed(malformed)) => (Found::Incomplete(malformed.into()), Some(after)),
         Err(ReadError::Io(error)) => (
-            Look::Incomplete(Incomplete::Denied(error.to_string())),
+            Found::Incomplete(Incomplete::Denied(error.to_string())),
             None,
         ),
     })
@@ -151,12 +151,12 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
     }
     Some(match (read(&file, &settings.recent_keys).0, excluded) {
         // No glob would make a document of it.
-        (Look::Other { reason, .. }, _) => NoDocument::Other(reason),
+        (Found::Other { reason, .. }, _) => NoDocument::Other(reason),
         (_, Some(exclusion)) => NoDocument::Excluded(exclusion),
-        (Look::Missing, None) => NoDocument::Nothing,
-        (Look::Document { .. }, None) => return None,
-        (Look::Incomplete(Incomplete::Denied(reason)), None) => NoDocument::Denied(reason),
-        (Look::Incomplete(reason), None) => NoDocument::Broken(reason.to_string()),
+        (Found::Missing, None) => NoDocument::Nothing,
+        (Found::Document { .. }, None) => return None,
+        (Found::Incomplete(Incomplete::Denied(reason)), None) => NoDocument::Denied(reason),
+        (Found::Incomplete(reason), None) => NoDocument::Broken(reason.to_string()),
     })
 }
 
@@ -332,12 +332,12 @@ mod tests {
     use rustix::fs::FileType;
 
     use crate::tree::file_status::FileStatus;
-    use announce::observation::{Identity, Stat};
+    use announce::observation::{FileId, Stat};
 
     fn version(inode: u64, size: u64) -> FileStatus {
         FileStatus {
             kind: FileType::RegularFile,
-            identity: Identity { device: 1, inode },
+            identity: FileId { device: 1, inode },
             stat: Stat {
                 size,
                 modified: Timestamp::UNIX_EPOCH,

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use announce::event::Event;
-use announce::observation::{DocumentPath, Incomplete, Look};
+use announce::observation::{DocumentPath, Found, Incomplete};
 
 use crate::tree::TreeReport;
 use crate::tree::file_reading::MAX_AT_ONCE;
@@ -156,7 +156,7 @@ impl Observer<'_> {
             };
             if !matches!(file, UnmetFile::Unreachable) {
                 let reason = Incomplete::Denied((*reason).to_owned());
-                self.reports.observe(path, Look::Incomplete(reason));
+                self.reports.observe(path, Found::Incomplete(reason));
             }
             mount.unmet.insert(below, UnmetFile::Unreachable);
         }
@@ -271,7 +271,7 @@ mod tests {
     use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, UrgentWorkQueue};
     use crate::tree::tests::observer;
     use announce::event::Event;
-    use announce::observation::{Incomplete, Look};
+    use announce::observation::{Found, Incomplete};
 
     /// A tree of `a.xml` and `deep/b.xml`, which were just written.
     fn tree() -> tempfile::TempDir {
@@ -373,16 +373,16 @@ mod tests {
         };
         let reason = "its directory cannot be read";
         let unseen = HashMap::from([(b"shut".to_vec(), reason)]);
-        let denied = Look::Incomplete(Incomplete::Denied(reason.to_owned()));
+        let denied = Found::Incomplete(Incomplete::Denied(reason.to_owned()));
         let want = [
-            (b"a.xml".to_vec(), Look::Missing),
+            (b"a.xml".to_vec(), Found::Missing),
             (b"shut/b.xml".to_vec(), denied),
-            (b"shutter/c.xml".to_vec(), Look::Missing),
+            (b"shutter/c.xml".to_vec(), Found::Missing),
         ];
         assert_eq!(observed(&unseen), want);
         // It is reported once, and missing as soon as its directory can be read without it.
         assert_eq!(observed(&unseen), []);
-        let want = [(b"shut/b.xml".to_vec(), Look::Missing)];
+        let want = [(b"shut/b.xml".to_vec(), Found::Missing)];
         assert_eq!(observed(&HashMap::new()), want);
     }
 

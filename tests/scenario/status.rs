@@ -10,7 +10,7 @@ use resourcesync::payload::Payload;
 use resourcesync::uri::Topic;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
-use rsnotify::report::figures::SourceCounts;
+use rsnotify::report::figures::SourceContents;
 use rsnotify::report::status::alerts::{Health, StatusPart};
 use rsnotify::report::status::{AccountCondition, ChannelView, Status};
 
@@ -369,7 +369,7 @@ fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_res
 }
 
 /// Returns the holdings of the only source, and the numbers of documents and missing ones in its status.
-fn holdings(world: &World) -> (SourceCounts, usize, usize) {
+fn holdings(world: &World) -> (SourceContents, usize, usize) {
     let mut status = report::status(&world.engine().reader(world.now)).unwrap();
     let holdings = status.figures.holdings.pop_first().unwrap().1;
     let source = &status.sources[0];

@@ -27,7 +27,7 @@ use websub::http::Clock;
 use websub::hub::published_topics::{BodyDigest, PublishedTopic};
 use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayHeaders, RelayId,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, RelaySize,
     SavedTopicRelays, Subscription,
 };
 use websub::publisher::reason::{Refusal, RefusalKind};
@@ -411,7 +411,7 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
     let saved = hub::load(db).unwrap();
     assert_eq!(saved.subscriptions, [(renewed.clone(), tried)]);
     assert_eq!(hub::load_relays(db).unwrap(), [relay(6)]);
-    let pending = PendingRelay {
+    let pending = RelaySize {
         id: RelayId(6),
         size: 9,
     };

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use announce::observation::Look;
+use announce::observation::Found;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
@@ -115,7 +115,7 @@ fn many_directories_removed_do_not_delay_the_next_change(
     fs::remove_dir_all(it.root.join("d")).unwrap();
     it.write_and_wait("b.xml", 1);
     it.wait_for_missing("d/999/a.xml");
-    assert!(matches!(it.last("b.xml"), Some(Look::Document { .. })));
+    assert!(matches!(it.last("b.xml"), Some(Found::Document { .. })));
 }
 
 #[rstest]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 
 use announce::candidates::CandidateGlobs;
-use announce::observation::{Incomplete, Look};
+use announce::observation::{Found, Incomplete};
 use announce::plan::DEFAULT_INCLUDE;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -147,7 +147,7 @@ fn a_compressed_document_is_read_if_it_is_included(#[values(Inotify, Poll)] watc
     it.wait_for("list.xml.gz", 2);
     it.wait_for_look("bomb.xml.gz", |look| {
         use Incomplete::Malformed as Broken;
-        matches!(look, Look::Incomplete(Broken(Malformed::Bomb { .. })))
+        matches!(look, Found::Incomplete(Broken(Malformed::Bomb { .. })))
     });
     assert!(it.looks_at("other.gz").is_empty());
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use announce::observation::{Incomplete, Look};
+use announce::observation::{Found, Incomplete};
 use resourcesync::uri::Uri;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{TreeNotice, TreeSettings};
@@ -17,7 +17,7 @@ use crate::namespace::was_run_again;
 use crate::needs;
 use crate::nested::run;
 
-const BEING_WRITTEN: Look = Look::Incomplete(Incomplete::BeingWritten);
+const BEING_WRITTEN: Found = Found::Incomplete(Incomplete::BeingWritten);
 
 /// Runs a test of root's again as somebody whom modes bind. Returns true if it was.
 fn was_run_without_privileges() -> bool {
@@ -77,7 +77,7 @@ fn a_file_written_with_a_stall_is_seen_after_its_last_byte(
     let (first, rest) = text.split_at(text.find(after).unwrap() + after.len());
     let mut file = fs::File::create(it.root.join("a.xml")).unwrap();
     file.write_all(first.as_bytes()).unwrap();
-    it.wait_for_look("a.xml", |look| matches!(look, Look::Incomplete(_)));
+    it.wait_for_look("a.xml", |look| matches!(look, Found::Incomplete(_)));
     it.wait_for_quiet();
     assert!(it.versions("a.xml").is_empty());
     file.write_all(rest.as_bytes()).unwrap();
@@ -162,7 +162,7 @@ fn a_file_that_is_cut_is_reported_once_and_seen_when_whole(
     let mut it = Watched::start(watch);
     let text = document(1);
     fs::write(it.root.join("a.xml"), &text[..text.len() - 12]).unwrap();
-    let malformed = |look: &Look| matches!(look, Look::Incomplete(Incomplete::Malformed(_)));
+    let malformed = |look: &Found| matches!(look, Found::Incomplete(Incomplete::Malformed(_)));
     it.wait_for_look("a.xml", malformed);
     it.wait_for_quiet();
     let looks = it.looks_at("a.xml").iter();
@@ -199,7 +199,7 @@ fn a_file_that_is_not_regular_is_reported_and_hangs_nothing(
     let _socket = std::os::unix::net::UnixListener::bind(it.root.join("socket.xml")).unwrap();
     it.write_and_wait("directory.xml/a.xml", 1);
     for name in ["fifo.xml", "socket.xml"] {
-        let is_told = |look: &Look| *look == Look::Incomplete(Incomplete::NotAFile);
+        let is_told = |look: &Found| *look == Found::Incomplete(Incomplete::NotAFile);
         it.wait_for_look(name, is_told);
     }
     assert!(it.looks_at("directory.xml").is_empty());
@@ -276,7 +276,7 @@ fn a_look_that_is_asked_for_is_answered(#[values(Inotify, Notify, Poll)] watch: 
     it.tree()
         .request_looks(vec![path("a.xml"), path("no/such.xml")]);
     it.wait("both answers", |it| {
-        it.looks_at("a.xml").len() > before && it.last("no/such.xml") == Some(&Look::Missing)
+        it.looks_at("a.xml").len() > before && it.last("no/such.xml") == Some(&Found::Missing)
     });
     assert_eq!(it.version("a.xml"), Some(1));
 }
@@ -316,7 +316,7 @@ fn an_unreadable_file_or_directory_is_not_missing(
     let [directory, file] = ["d", "b.xml"].map(|name| it.root.join(name));
     set(&directory, 0o000);
     set(&file, 0o000);
-    let denied = |look: &Look| matches!(look, Look::Incomplete(Incomplete::Denied(_)));
+    let denied = |look: &Found| matches!(look, Found::Incomplete(Incomplete::Denied(_)));
     for name in ["d/a.xml", "b.xml"] {
         it.wait_for_look(name, denied);
     }
@@ -473,7 +473,7 @@ fn an_empty_file_that_is_filled_soon_is_never_called_broken() {
             let looks = it.looks_at(&name);
             // A look between two moments of the writer says that it writes.
             let is_good =
-                |look: &Look| matches!(look, Look::Document { .. }) || *look == BEING_WRITTEN;
+                |look: &Found| matches!(look, Found::Document { .. }) || *look == BEING_WRITTEN;
             assert!(looks.iter().all(is_good), "{looks:?}");
         }
     }

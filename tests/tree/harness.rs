@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use announce::candidates::CandidateGlobs;
 use announce::event::Event;
 use announce::observation::{
-    DocumentPath, Identity, Look, MountId, NoDocument, Stat, UnreadableDirectory,
+    DocumentPath, FileId, Found, MountId, NoDocument, Stat, UnreadableDirectory,
 };
 use announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use jiff::Timestamp;
@@ -31,12 +31,12 @@ pub struct Watched {
     tree: Option<TreeHandle>,
     reports: Receiver<TreeReport>,
     /// Every look at a path, in order.
-    pub looks: HashMap<Vec<u8>, Vec<Look>>,
+    pub looks: HashMap<Vec<u8>, Vec<Found>>,
     pub explained: HashMap<Vec<u8>, NoDocument>,
     pub sweeps: usize,
     /// True if the last sweep reported that watches are lacking.
     pub is_unwatched: bool,
-    pub found: Vec<Identity>,
+    pub found: Vec<FileId>,
     pub lost: Vec<String>,
     pub notices: Vec<TreeNotice>,
     /// The last report of directories that may not be read.
@@ -96,9 +96,9 @@ pub fn place() -> (TempDir, PathBuf) {
     (place, root)
 }
 
-pub fn version_of(look: &Look) -> Option<usize> {
+pub fn version_of(look: &Found) -> Option<usize> {
     match look {
-        Look::Document { parsed, .. } => parsed.span.from.as_ref()?.parse().ok(),
+        Found::Document { parsed, .. } => parsed.span.from.as_ref()?.parse().ok(),
         _ => None,
     }
 }
@@ -176,7 +176,7 @@ impl Watched {
         let mut known = KnownFiles::default();
         for name in names {
             self.wait_for(name, 1);
-            if let Some(Look::Document { stat, .. }) = self.last(name) {
+            if let Some(Found::Document { stat, .. }) = self.last(name) {
                 known.add(path(name), stat, read_at(stat));
             }
         }
@@ -235,12 +235,12 @@ impl Watched {
     pub fn wait_for_missing(&mut self, below: impl AsRef<[u8]>) {
         let below = below.as_ref();
         let what = format!("{} to be missing", below.escape_ascii());
-        self.wait(&what, |it| it.last(below) == Some(&Look::Missing));
+        self.wait(&what, |it| it.last(below) == Some(&Found::Missing));
     }
 
     /// Waits until a path was looked at last with this outcome.
     #[track_caller]
-    pub fn wait_for_look(&mut self, below: &str, is_it: impl Fn(&Look) -> bool) {
+    pub fn wait_for_look(&mut self, below: &str, is_it: impl Fn(&Found) -> bool) {
         let what = format!("a look at {below}");
         self.wait(&what, |it| it.last(below).is_some_and(&is_it));
     }
@@ -265,7 +265,7 @@ impl Watched {
         self.wait("a sweep", |it| it.sweeps > sweeps);
     }
 
-    pub fn last(&self, below: impl AsRef<[u8]>) -> Option<&Look> {
+    pub fn last(&self, below: impl AsRef<[u8]>) -> Option<&Found> {
         self.looks.get(below.as_ref())?.last()
     }
 
@@ -284,7 +284,7 @@ impl Watched {
         self.last(below).and_then(version_of)
     }
 
-    pub fn looks_at(&self, below: impl AsRef<[u8]>) -> &[Look] {
+    pub fn looks_at(&self, below: impl AsRef<[u8]>) -> &[Found] {
         self.looks.get(below.as_ref()).map_or(&[], Vec::as_slice)
     }
 
@@ -297,7 +297,7 @@ impl Watched {
 
     pub fn is_missing_ever(&self) -> bool {
         let mut looks = self.looks.values().flatten();
-        looks.any(|look| *look == Look::Missing)
+        looks.any(|look| *look == Found::Missing)
     }
 
     fn take(&mut self, report: TreeReport) {
@@ -305,7 +305,7 @@ impl Watched {
             TreeReport::Event(Event::Observed(batch)) => {
                 for it in batch {
                     let below = it.path.below.to_vec();
-                    if it.look == Look::Missing {
+                    if it.look == Found::Missing {
                         let nested = self.nested.last().cloned();
                         self.nested_when_missing.insert(below.clone(), nested);
                     }
@@ -341,9 +341,9 @@ impl Watched {
     }
 }
 
-fn brief(looks: &[Look]) -> Vec<String> {
-    let brief = |look: &Look| match look {
-        Look::Document { .. } => format!("version {:?}", version_of(look)),
+fn brief(looks: &[Found]) -> Vec<String> {
+    let brief = |look: &Found| match look {
+        Found::Document { .. } => format!("version {:?}", version_of(look)),
         look => format!("{look:?}"),
     };
     looks.iter().map(brief).collect()

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use announce::event::Event;
-use announce::observation::{Look, Stat};
+use announce::observation::{Found, Stat};
 use jiff::Timestamp;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{KnownFiles, TreeNotice, TreeReport, sweep_once};
@@ -39,7 +39,7 @@ fn a_release_link_that_is_swapped_changes_all_beneath_it(
     it.wait_for("current/d/a.xml", 2);
     it.wait_for("current/d/only-2.xml", 2);
     it.wait_for_missing("current/d/only-1.xml");
-    assert!(!it.looks_at("current/d/a.xml").contains(&Look::Missing));
+    assert!(!it.looks_at("current/d/a.xml").contains(&Found::Missing));
     put(it.root.join(".releases/2/d/a.xml"), 3);
     it.wait_for("current/d/a.xml", 3);
 }
@@ -226,7 +226,7 @@ fn links_are_followed_four_deep_and_no_file_behind_is_missing(
     it.wait_for_quiet();
     it.wait_for_quiet();
     let behind = it.looks_at("n/n/n/n/n/a.xml");
-    let is_incomplete = |look: &Look| matches!(look, Look::Incomplete(_));
+    let is_incomplete = |look: &Found| matches!(look, Found::Incomplete(_));
     assert!(behind.len() > 1 && behind.iter().all(is_incomplete));
     assert!(it.looks_at("n/n/n/n/n/n/a.xml").is_empty());
     let link = it.root.join("n/n/n/n/n");

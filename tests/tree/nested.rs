@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use announce::observation::Look;
+use announce::observation::Found;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
@@ -93,7 +93,7 @@ fn one_of_two_file_systems_that_goes_is_reported_before_what_is_missing_with_it(
         it.wait_for_missing(name);
         assert_eq!(nested_when_missing(&it, name), ["d", "e"]);
     }
-    let is_missing = |below: &str| it.looks_at(below).contains(&Look::Missing);
+    let is_missing = |below: &str| it.looks_at(below).contains(&Found::Missing);
     assert!(!is_missing("e/a.xml") && !is_missing("e/sub/a.xml"));
 }
 
@@ -190,7 +190,7 @@ fn a_link_to_another_file_system_is_reported_as_such(
         it.nested.last().unwrap() == &["current"]
     });
     it.wait_for_quiet();
-    assert!(!it.looks_at("current/a.xml").contains(&Look::Missing));
+    assert!(!it.looks_at("current/a.xml").contains(&Found::Missing));
     unmount(&volume);
     it.wait_for_missing("current/a.xml");
     assert_eq!(nested_when_missing(&it, "current/a.xml"), NONE);

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use announce::event::Event;
-use announce::observation::{Look, Stat};
+use announce::observation::{Found, Stat};
 use jiff::Timestamp;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{KnownFiles, TreeHandle, TreeReport, TreeSettings, sweep_once};
@@ -51,7 +51,7 @@ fn what_is_excluded_is_not_missing(#[values(Inotify, Notify, Poll)] watch: Watch
         put(root.join("sentinel.xml"), 1);
     });
     it.wait_for("sentinel.xml", 1);
-    let Some(Look::Document { stat, .. }) = it.last("sentinel.xml") else {
+    let Some(Found::Document { stat, .. }) = it.last("sentinel.xml") else {
         panic!("it was a document");
     };
     let mut known = KnownFiles::default();
@@ -127,7 +127,7 @@ fn a_survey_sees_every_candidate_and_ends() {
     assert!(swept);
     let look = |name: &str| &looks.iter().find(|it| it.path == path(name)).unwrap().look;
     assert_eq!(version_of(look("d/old.xml")), Some(1));
-    assert!(matches!(look("d/other.xml"), Look::Other { .. }));
+    assert!(matches!(look("d/other.xml"), Found::Other { .. }));
     // It waits for what has just been written.
     assert_eq!(version_of(look("new.xml")), Some(2));
 }

@@ -434,7 +434,7 @@ impl HubQueue {
     }
 
     /// Continues what a queue before this one has learned of the hub. Whether it fails is found out again (R23).
-    pub fn inherit_limits(&mut self, before: &HubQueue) {
+    pub fn inherit_refusals(&mut self, before: &HubQueue) {
         self.size = before.size;
         self.refusals.clone_from(&before.refusals);
     }

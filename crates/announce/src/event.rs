@@ -16,7 +16,7 @@ use crate::changes::round::{RoundAnswer, RoundRequest, UndatedCounts};
 use crate::delivery::{Submission, SubmissionId};
 use crate::finding::Finding;
 use crate::observation::{
-    DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
+    DocumentPath, FileId, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
 };
 use crate::state::ChannelId;
 
@@ -30,7 +30,7 @@ pub enum Event {
     /// A mount's root is there, and a sweep of it begins. `started` is by the file system's clock.
     MountFound {
         mount: MountId,
-        identity: Identity,
+        identity: FileId,
         started: Timestamp,
     },
     /// A mount's root is not there, or cannot be read.

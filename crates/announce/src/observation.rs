@@ -57,9 +57,9 @@ pub struct Stat {
 from_row! { Stat { size, modified, changed, inode } }
 parameters! { Stat { size, modified, changed, inode } }
 
-/// The identity of a mounted directory, which differs from that of another that replaces it.
+/// The device and inode of a directory or file, which differ from those of another that replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct FileId {
     pub device: u64,
     pub inode: u64,
 }
@@ -80,12 +80,12 @@ pub struct Observation {
     pub path: DocumentPath,
     /// The end of the look.
     pub at: Timestamp,
-    pub look: Look,
+    pub look: Found,
 }
 
 /// The result of a look.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Look {
+pub enum Found {
     /// A complete capability document.
     Document { parsed: Arc<Document>, stat: Stat },
     /// A complete file that is not a capability document (R2).

@@ -10,17 +10,17 @@ use messaging::client::WAITS;
 use messaging::frame::Frame;
 use messaging::message::INITIAL;
 use messaging::refusal::BrokerFailure;
-use messaging::session::{BrokerSubscription, MessageSelection};
+use messaging::session::{BrokerReader, MessageSelection};
 use messaging::settings::BrokerSettings;
 use resourcesync::escape::escaped;
-use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
+use resourcesync::feed::{ContentChangeMessage, FeedEntry, change_term};
 use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::command::CommandInput;
 use crate::failure::{Failure, FailureKind};
-use crate::notification::Handed;
+use crate::notification::ListenEvent;
 use crate::reporter::{PrintedText, Reporter};
 use crate::{
     CLOSE_TIMEOUT, ExecOptions, OutputOptions, ignore_broken_pipe, stop_signals,
@@ -32,7 +32,7 @@ const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic",
 
 /// The content of a message, read as far as it can be.
 enum MessageContent {
-    Notification(Handed),
+    Notification(ListenEvent),
     /// The changes of one object.
     Feed(ContentChangeMessage),
     Other,
@@ -76,7 +76,7 @@ impl BrokerListener<'_> {
         loop {
             let opened = tokio::select! {
                 () = wait_for_stop(&self.stop) => return Ok(()),
-                opened = BrokerSubscription::open(&self.settings, &self.wanted) => opened,
+                opened = BrokerReader::open(&self.settings, &self.wanted) => opened,
             };
             let error = match opened {
                 Ok(mut subscription) => {
@@ -114,7 +114,7 @@ impl BrokerListener<'_> {
     /// that the output is closed.
     async fn hand_over_all(
         &self,
-        subscription: &mut BrokerSubscription,
+        subscription: &mut BrokerReader,
     ) -> io::Result<Option<BrokerFailure>> {
         loop {
             let message = tokio::select! {
@@ -183,7 +183,7 @@ impl MessageContent {
         let topic = message.header("topic").unwrap_or_default();
         let content = match message.header("format") {
             Some("resourcesync") => Notification::parse(&message.body).ok().map(|notification| {
-                MessageContent::Notification(Handed::new(topic, notification, &message.body))
+                MessageContent::Notification(ListenEvent::new(topic, notification, &message.body))
             }),
             // Other servers' messages may have no properties.
             Some("atom") | None => ContentChangeMessage::parse(&message.body)
@@ -244,7 +244,7 @@ impl MessageContent {
 }
 
 /// Returns the line of text for a change of an item. Characters that would end the line are escaped.
-fn line(item: &ItemChange) -> String {
+fn line(item: &FeedEntry) -> String {
     let change = item.change.map_or("STATE", change_term);
     let uri = escaped(&item.item);
     let content = item.content.as_ref();

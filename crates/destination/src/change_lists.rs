@@ -50,7 +50,7 @@ pub enum CatchUpError {
 
 /// Missed changes, as far as they could be read.
 #[derive(Debug)]
-pub struct CatchUpResult {
+pub struct MissedChanges {
     /// In order.
     pub missed: Vec<MissedChange>,
     /// Documents that can never be read, or were given up.
@@ -70,8 +70,8 @@ pub async fn missed(
     memory: &Memory,
     following: Option<&NotificationAfterMissed>,
     patience: &mut FailingDocuments,
-) -> Result<CatchUpResult, CatchUpError> {
-    let nothing = |error| CatchUpResult {
+) -> Result<MissedChanges, CatchUpError> {
+    let nothing = |error| MissedChanges {
         missed: Vec::new(),
         unreadable: vec![error],
     };
@@ -137,7 +137,7 @@ pub async fn missed(
     {
         unreadable.push(CatchUpError::BeginLater(start));
     }
-    Ok(CatchUpResult {
+    Ok(MissedChanges {
         missed: selection.in_order(),
         unreadable,
     })
@@ -311,8 +311,9 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        ATTEMPTS, CatchUpError, CatchUpResult, DocumentQueue, FailingDocuments, Instant,
-        ListedEntry, MAX_DOCUMENTS, Memory, NotificationAfterMissed, PATIENCE, error_chain, missed,
+        ATTEMPTS, CatchUpError, DocumentQueue, FailingDocuments, Instant, ListedEntry,
+        MAX_DOCUMENTS, Memory, MissedChanges, NotificationAfterMissed, PATIENCE, error_chain,
+        missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -360,7 +361,7 @@ mod tests {
         ("/a.xml", document("changelist", entries))
     }
 
-    fn reasons(read: &CatchUpResult) -> Vec<String> {
+    fn reasons(read: &MissedChanges) -> Vec<String> {
         read.unreadable
             .iter()
             .map(|error| error_chain(error))
@@ -371,7 +372,7 @@ mod tests {
         base: &str,
         following: Option<&NotificationAfterMissed>,
         patience: &mut FailingDocuments,
-    ) -> Result<CatchUpResult, CatchUpError> {
+    ) -> Result<MissedChanges, CatchUpError> {
         let up = format!("{base}/cl.xml");
         let mut memory = Memory::new(None, Some(&up));
         memory.until = Some("2026-11-20T10:00:00Z".to_owned());

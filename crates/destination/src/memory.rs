@@ -8,7 +8,7 @@ use resourcesync::capability::ChannelKind;
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 
-use crate::notification::Handed;
+use crate::notification::ListenEvent;
 
 /// Hexadecimal digits of a key.
 const DIGITS: usize = 16;
@@ -83,7 +83,7 @@ impl Memory {
 
     /// Returns the relation of a notification to those before it (Change Notification 1.0.1 section 3: intervals are
     /// consecutive and do not overlap).
-    pub fn relation(&self, new: &Handed) -> Continuity {
+    pub fn relation(&self, new: &ListenEvent) -> Continuity {
         if self.digests.contains(&new.digest) {
             return Continuity::Repeat;
         }
@@ -108,7 +108,7 @@ impl Memory {
     }
 
     /// Returns the memory after a notification was handed over.
-    pub fn after(mut self, new: &Handed) -> Memory {
+    pub fn after(mut self, new: &ListenEvent) -> Memory {
         self.kind = Some(new.kind);
         self.up = new.up.clone().or(self.up);
         self.digests.push_back(new.digest.clone());
@@ -122,7 +122,7 @@ impl Memory {
         let mut undated = Vec::new();
         for change in new.changes() {
             let key = ReceivedKey::of(change);
-            match change_end(change) {
+            match datetime_end(change) {
                 Some(ends) => self.edge.push_back(DatedKey { key, ends }),
                 None => undated.push(occurrences.key(change)),
             }
@@ -141,7 +141,7 @@ impl Memory {
         let remembered = || missed.iter().filter(|missed| !missed.is_ahead);
         let keys = remembered().map(|missed| DatedKey {
             key: ReceivedKey::of(&missed.change),
-            ends: change_end(&missed.change)
+            ends: datetime_end(&missed.change)
                 .or(missed.effective)
                 .unwrap_or(known),
         });
@@ -158,7 +158,7 @@ impl Memory {
         // Changes later than a notification are not announced yet.
         if self.until.is_none() {
             let keys = listed.iter().filter_map(|listed| {
-                let (key, ends) = (listed.key, change_end(&listed.change)?);
+                let (key, ends) = (listed.key, datetime_end(&listed.change)?);
                 Some(DatedKey { key, ends })
             });
             self.edge.extend(keys);
@@ -184,7 +184,7 @@ impl Memory {
         let Some(last) = start_of_time(self.known_until()) else {
             return true;
         };
-        change_end(change).is_none_or(|end| end > last) && !handed_over.contains(&key)
+        datetime_end(change).is_none_or(|end| end > last) && !handed_over.contains(&key)
     }
 
     /// Removes the changes of a notification that were read from Change Lists and handed over before. Each of these removes
@@ -203,14 +203,14 @@ impl Memory {
 
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
-    pub fn is_extended_by(&self, new: &Handed) -> bool {
+    pub fn is_extended_by(&self, new: &ListenEvent) -> bool {
         start_of_time(new.until.as_deref()) > start_of_time(self.until.as_deref())
     }
 
     /// Returns true if a change of a notification that overlaps has a time up to which all notifications were handed over,
     /// or is one of these keys.
     pub fn has_had(&self, change: &ReceivedChange, handed_over: &HashSet<ReceivedKey>) -> bool {
-        change_end(change).is_some()
+        datetime_end(change).is_some()
             && !self.is_missed(change, ReceivedKey::of(change), handed_over)
     }
 }
@@ -219,12 +219,12 @@ impl Memory {
 fn undated<'a>(
     missed: impl Iterator<Item = &'a MissedChange>,
 ) -> impl Iterator<Item = ReceivedKey> {
-    let missed = missed.filter(|missed| change_end(&missed.change).is_none());
+    let missed = missed.filter(|missed| datetime_end(&missed.change).is_none());
     missed.map(|missed| missed.key)
 }
 
 /// Returns the end of the time of a change, if that can be read.
-fn change_end(change: &ReceivedChange) -> Option<Timestamp> {
+fn datetime_end(change: &ReceivedChange) -> Option<Timestamp> {
     Some(time_span(change.datetime.as_deref()?)?.1)
 }
 
@@ -477,7 +477,7 @@ mod tests {
     use resourcesync::listing::ListedEntry;
 
     use super::{
-        ChannelKind, Continuity, EDGE_KEYS, EqualChangeCounts, Handed, KeySet, Memory,
+        ChannelKind, Continuity, EDGE_KEYS, EqualChangeCounts, KeySet, ListenEvent, Memory,
         MissedChange, MissedSelection, NotificationAfterMissed, ReceivedChange, ReceivedKey,
         Timestamp,
     };
@@ -551,13 +551,13 @@ mod tests {
     }
 
     /// A notification between two times, such as `10:00:00Z`, without changes.
-    fn notification(from: &str, until: &str, body: &str) -> Handed {
+    fn notification(from: &str, until: &str, body: &str) -> ListenEvent {
         let text = |time: &str| match time {
             "" => None,
             time if time.contains(':') => Some(format!("2026-11-20T{time}")),
             other => Some(other.to_owned()),
         };
-        Handed {
+        ListenEvent {
             topic: "https://e.org/t".to_owned(),
             kind: ChannelKind::Change,
             from: text(from),
@@ -570,8 +570,8 @@ mod tests {
     }
 
     /// The memory after a notification that has changes.
-    fn after(memory: &Memory, notification: &Handed, changes: &[ReceivedChange]) -> Memory {
-        memory.clone().after(&Handed {
+    fn after(memory: &Memory, notification: &ListenEvent, changes: &[ReceivedChange]) -> Memory {
+        memory.clone().after(&ListenEvent {
             entries: HandedEntries::Change(changes.to_vec()),
             ..notification.clone()
         })

@@ -16,13 +16,13 @@ use websub::retry::backoff;
 use websub::subscriber::DistributionRequest;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::change_lists::{CatchUpError, CatchUpResult, FailingDocuments, missed};
+use crate::change_lists::{CatchUpError, FailingDocuments, MissedChanges, missed};
 use crate::channels::ListenedChannel;
 use crate::command::CommandInput;
 use crate::memory::{
     Continuity, KeySet, Memory, MissedChange, NotificationAfterMissed, ReceivedKey,
 };
-use crate::notification::{Handed, HandedEntries};
+use crate::notification::{HandedEntries, ListenEvent};
 use crate::reporter::PrintedText;
 use crate::{ListenContext, wait_for_stop};
 
@@ -64,7 +64,7 @@ pub struct CatchUpRetry {
 #[derive(Debug)]
 struct HandOver {
     /// None if all of it was handed over before.
-    handed: Option<Handed>,
+    handed: Option<ListenEvent>,
     /// The notification as received; empty for missed changes from Change Lists.
     body: Vec<u8>,
     /// The memory once it is handed over; none in the middle of missed changes.
@@ -230,7 +230,7 @@ impl TopicReceiver {
         {
             reporter.skipped(topic, changes.skipped);
         }
-        let mut handed = Handed::new(topic, notification, body);
+        let mut handed = ListenEvent::new(topic, notification, body);
         handed.caught_up = caught_up;
         judged.memory.up = handed.up.clone().or(judged.memory.up.take());
         let had_entries = !handed.changes().is_empty();
@@ -282,21 +282,21 @@ impl TopicReceiver {
     async fn add_missed(
         &mut self,
         judged: &mut PreparedHandOvers,
-        following: Option<&Handed>,
+        following: Option<&ListenEvent>,
     ) -> Result<(), CatchUpError> {
         if judged.memory.known_until().is_none() {
             return Ok(());
         }
         let before = following.and_then(|following| following.from.clone());
         let from = before.as_deref().and_then(time_span);
-        let next = |(following, (from, _)): (&Handed, _)| NotificationAfterMissed {
+        let next = |(following, (from, _)): (&ListenEvent, _)| NotificationAfterMissed {
             from,
             keys: following.changes().iter().map(ReceivedKey::of).collect(),
         };
         let following = following.zip(from).map(next);
         let read = self.read_missed(&judged.memory, following.as_ref()).await;
         let (topic, reporter) = (self.topic.as_str(), &self.listening.reporter);
-        let CatchUpResult { missed, unreadable } = match read {
+        let MissedChanges { missed, unreadable } = match read {
             Ok(read) => read,
             Err(error) => {
                 let reason = error_chain(&error);
@@ -322,7 +322,7 @@ impl TopicReceiver {
         &mut self,
         memory: &Memory,
         following: Option<&NotificationAfterMissed>,
-    ) -> Result<CatchUpResult, CatchUpError> {
+    ) -> Result<MissedChanges, CatchUpError> {
         let topic = self.topic.as_str();
         let mut waits = READ_AGAIN_AFTER.iter().filter(|_| following.is_some());
         loop {
@@ -430,7 +430,7 @@ impl PreparedHandOvers {
             // Our own time, at the first subscription, is no `until`.
             let end = end.or(self.memory.until.clone());
             let changes = part.iter().map(|missed| missed.change.clone()).collect();
-            let handed = Handed {
+            let handed = ListenEvent {
                 topic: topic.to_owned(),
                 kind: ChannelKind::Change,
                 from: from.clone(),
@@ -465,7 +465,7 @@ pub async fn initial_memory(channel: &ListenedChannel) -> Memory {
     let mut memory = Memory::new(channel.kind, channel.capability_list.as_deref());
     let content = topic_content(topic).await.unwrap_or_default();
     if let Ok(notification) = Notification::parse(&content) {
-        memory = memory.after(&Handed::new(topic.as_str(), notification, &content));
+        memory = memory.after(&ListenEvent::new(topic.as_str(), notification, &content));
     }
     if memory.until.is_none() {
         memory.since = Some(format!("{now:.3}"));

@@ -90,7 +90,7 @@ impl Brokers {
             return Answer::Failed(format!("{name} is not configured"));
         };
         let began = Instant::now();
-        let frames = frames_to_send(notification, &broker.settings);
+        let frames = message_frames(notification, &broker.settings);
         let sent = broker.send_and_wait(frames).await;
         lock(&broker.durations).observe(began.elapsed());
         sent.map_or_else(BrokerFailure::into_answer, |()| Answer::Receipts)
@@ -317,7 +317,7 @@ fn parse_receipt(id: &str) -> Option<(u64, usize)> {
 
 /// Returns the `SEND` frames of a notification, in the order in which they are sent, but for their transaction and receipts.
 /// A header of a message counts before a configured one.
-pub fn frames_to_send(
+pub fn message_frames(
     notification: &BrokerNotification<'_>,
     settings: &BrokerSettings,
 ) -> Vec<Frame> {

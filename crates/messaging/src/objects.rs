@@ -7,7 +7,7 @@ use globset::{Glob, GlobBuilder};
 use resourcesync::change::{Change, RelatedLink};
 use resourcesync::datetime::Datetime;
 use resourcesync::feed::{
-    ACTIVE, ATOM_TYPE, ContentChangeMessage, ContentLocation, FORMAT, ItemChange, change_term,
+    ACTIVE, ATOM_TYPE, ContentChangeMessage, ContentLocation, FORMAT, FeedEntry, change_term,
 };
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{compared, rest_below};
@@ -199,14 +199,14 @@ fn feed(
 }
 
 /// Returns the entry of a change, whose feed has the time of changes without one.
-fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomForm) -> ItemChange {
+fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomForm) -> FeedEntry {
     // The version that the change made, where the list names it.
     let version = link_target(change, "memento").unwrap_or(&change.loc);
     let content = || ContentLocation {
         src: (form.location.as_ref()).map_or_else(|| version.to_owned(), |to| to.rewrite(version)),
         media_type: change.mime_type.as_deref().map(str::to_owned),
     };
-    ItemChange {
+    FeedEntry {
         id,
         author: feed.author.clone(),
         title: feed.title.clone(),

@@ -296,14 +296,14 @@ pub struct MessageSelection {
 
 /// Subscriptions on a connection of their own.
 #[derive(Debug)]
-pub struct BrokerSubscription {
+pub struct BrokerReader {
     session: Session,
     /// Messages that arrived and were not returned yet, such as those before the receipts of all subscriptions.
     first: VecDeque<Frame>,
     leaves_damaged: bool,
 }
 
-impl BrokerSubscription {
+impl BrokerReader {
     /// Connects and subscribes.
     ///
     /// # Errors
@@ -312,9 +312,9 @@ impl BrokerSubscription {
     pub async fn open(
         settings: &BrokerSettings,
         wanted: &MessageSelection,
-    ) -> Result<BrokerSubscription, BrokerFailure> {
+    ) -> Result<BrokerReader, BrokerFailure> {
         let session = Session::open(settings, wanted.durable.as_deref()).await?;
-        let mut subscription = BrokerSubscription {
+        let mut subscription = BrokerReader {
             session,
             first: VecDeque::new(),
             leaves_damaged: wanted.leaves_damaged,

@@ -91,7 +91,7 @@ pub struct ContentChangeMessage {
     #[serde(rename = "objectTypes")]
     pub types: Vec<String>,
     /// Changes in the order in which they happened.
-    pub items: Vec<ItemChange>,
+    pub items: Vec<FeedEntry>,
     /// Number of entries that were left out when the message was read: they name no item, or an unknown change.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped: usize,
@@ -100,7 +100,7 @@ pub struct ContentChangeMessage {
 /// The change of one item of an object: an Atom entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ItemChange {
+pub struct FeedEntry {
     /// Empty if a message has none.
     pub id: String,
     /// The user that made the change, or what [`ContentChangeMessage::author`] has.
@@ -233,7 +233,7 @@ impl ContentChangeMessage {
 
 /// The parts that feed and entry have in common, as written.
 #[derive(Debug, Default)]
-struct AtomDraft {
+struct ParsedAtom {
     /// The first text of each element that is read: `id`, `author`, `title`, `updated`, `summary`.
     texts: BTreeMap<String, String>,
     /// The first target of each relation.
@@ -245,16 +245,16 @@ struct AtomDraft {
 
 #[derive(Debug, Default)]
 struct FeedParser {
-    feed: AtomDraft,
-    entry: Option<AtomDraft>,
-    entries: Vec<AtomDraft>,
+    feed: ParsedAtom,
+    entry: Option<ParsedAtom>,
+    entries: Vec<ParsedAtom>,
     /// Depth of the `author` that is being read.
     author: Option<usize>,
-    /// The depth of the element whose text is being read, and the key of that in [`AtomDraft::texts`].
+    /// The depth of the element whose text is being read, and the key of that in [`ParsedAtom::texts`].
     text: Option<(usize, String)>,
 }
 
-impl AtomDraft {
+impl ParsedAtom {
     /// Returns the term of the first category of a scheme.
     fn term(&self, scheme: &str) -> Option<String> {
         let found = self.categories.iter().find(|(other, _)| other == scheme);
@@ -275,7 +275,7 @@ impl AtomDraft {
     }
 
     /// Returns the change of an entry; `None` if it names no item, or an unknown change.
-    fn item(mut self, feed: &ContentChangeMessage) -> Option<ItemChange> {
+    fn item(mut self, feed: &ContentChangeMessage) -> Option<FeedEntry> {
         let mut kinds = ChangeKind::ALL.into_iter();
         let change = match self.term(CHANGE_SCHEME) {
             Some(term) => Some(kinds.find(|kind| term.eq_ignore_ascii_case(change_term(*kind)))?),
@@ -284,7 +284,7 @@ impl AtomDraft {
         let (updated, state_before) = (self.updated(), self.term(BEFORE_SCHEME));
         let state_after = self.term(AFTER_SCHEME);
         let mut text = |name| self.texts.remove(name);
-        Some(ItemChange {
+        Some(FeedEntry {
             item: self.links.remove("via")?,
             id: text("id").unwrap_or_default(),
             author: text("author").unwrap_or_else(|| feed.author.clone()),
@@ -311,7 +311,7 @@ impl Handler for FeedParser {
             return;
         }
         if start.depth == 1 && start.local == "entry" {
-            self.entry = Some(AtomDraft::default());
+            self.entry = Some(ParsedAtom::default());
             return;
         }
         let (draft, inner) = match &mut self.entry {
@@ -405,7 +405,7 @@ impl FeedParser {
     }
 }
 
-fn write_entry(xml: &mut String, item: &ItemChange) {
+fn write_entry(xml: &mut String, item: &FeedEntry) {
     xml.push_str("  <entry>\n");
     write_author(xml, "    ", &item.author);
     write_text(xml, "    <id", "", &item.id);
@@ -463,7 +463,7 @@ mod tests {
     use rstest::rstest;
 
     use super::FeedError;
-    use crate::feed::{ContentChangeMessage, ContentLocation, ItemChange};
+    use crate::feed::{ContentChangeMessage, ContentLocation, FeedEntry};
     use crate::payload::ChangeKind;
 
     #[test]
@@ -566,8 +566,8 @@ mod tests {
             state_before in prop::option::of(any_attribute()),
             state_after in prop::option::of(any_attribute()),
             change in prop::option::of(prop::sample::select(ChangeKind::ALL.to_vec())),
-        ) -> ItemChange {
-            ItemChange {
+        ) -> FeedEntry {
+            FeedEntry {
                 id, author, title, updated, item, content, summary, state_before, state_after, change,
             }
         }

@@ -16,7 +16,7 @@ use resourcesync::payload::PAYLOAD_TYPE;
 use resourcesync::uri::{Topic, Uri};
 use sha2::{Digest, Sha256};
 
-use crate::hub::admission::QuotaBuckets;
+use crate::hub::admission::QuotaKeys;
 use crate::hub::client_address::Requester;
 use crate::hub::published_topics::{BodyDigest, PublishedTopic};
 use crate::hub::request::SubscriptionRequest;
@@ -119,8 +119,8 @@ impl Subscription {
     }
 
     /// Returns the key under which it is counted.
-    pub fn buckets(&self) -> QuotaBuckets {
-        QuotaBuckets::new(&self.callback, self.requester)
+    pub fn buckets(&self) -> QuotaKeys {
+        QuotaKeys::new(&self.callback, self.requester)
     }
 }
 
@@ -148,7 +148,7 @@ pub struct Relay {
 
 /// A notification of the state file that some subscriber has not received, without its body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PendingRelay {
+pub struct RelaySize {
     /// Its number in the state file.
     pub id: RelayId,
     /// Bytes of its body.
@@ -235,7 +235,7 @@ pub struct SavedTopicRelays {
     /// The topic.
     pub topic: Topic,
     /// In order; at least one.
-    pub relays: Vec<PendingRelay>,
+    pub relays: Vec<RelaySize>,
     /// The digest of the last one's body.
     pub last: BodyDigest,
 }

@@ -74,7 +74,7 @@ impl BodyKind {
     }
 
     /// Returns true if the body is this text of ours.
-    pub fn is(&self, text: &str) -> bool {
+    pub fn is_exactly(&self, text: &str) -> bool {
         matches!(self, BodyKind::Other { beginning, .. } if beginning == text.as_bytes())
     }
 }
@@ -157,8 +157,8 @@ mod tests {
             assert!(found.contains(reason), "{found}");
             assert!(beginning.len() <= 100 && body.starts_with(&beginning));
         }
-        assert!(BodyKind::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
-        assert!(BodyKind::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
-        assert!(!BodyKind::Empty.is(NO_SUCH_TOPIC));
+        assert!(BodyKind::read(NO_SUCH_TOPIC.as_bytes()).is_exactly(NO_SUCH_TOPIC));
+        assert!(BodyKind::read(HUB_GREETING.as_bytes()).is_exactly(HUB_GREETING));
+        assert!(!BodyKind::Empty.is_exactly(NO_SUCH_TOPIC));
     }
 }

@@ -223,10 +223,7 @@ fn the_target_of_a_redirection_is_described_in_words(
     }),
     &["Content-Type text/plain", "the Link header does not name the Capability List"]
 )]
-fn a_web_server_that_changes_replies_is_recognised(
-    #[case] reply: ProbeReply,
-    #[case] want: &[&str],
-) {
+fn a_web_server_that_changes_replies_is_noticed(#[case] reply: ProbeReply, #[case] want: &[&str]) {
     assert_said(&said(reply), want);
 }
 
@@ -344,10 +341,7 @@ fn topics_that_hubs_cannot_reach_are_reported(
     PublishMode::Content,
     "set url to an address that subscribers can reach"
 )]
-fn a_hub_on_localhost_beside_public_topics_is_named(
-    #[case] mode: PublishMode,
-    #[case] remedy: &str,
-) {
+fn a_hub_on_localhost_by_public_topics_is_named(#[case] mode: PublishMode, #[case] remedy: &str) {
     let (topics, hub) = (&["https://e.org/t/"], "http://localhost:8400/hub");
     let found = reached(topics, hub, mode, "https://e.org/");
     let [found] = &found[..] else {

@@ -7,7 +7,7 @@ use messaging::message::{BrokerNotification, HashedPayload};
 use messaging::objects::{AtomForm, atom_messages};
 use messaging::objects::{IdentifierForm, ObjectGranularity, TypeRule};
 use resourcesync::capability::ChannelKind;
-use resourcesync::feed::{ContentChangeMessage, ItemChange, change_term};
+use resourcesync::feed::{ContentChangeMessage, FeedEntry, change_term};
 use serde_json::{Map, Value, json};
 
 use crate::support::daemon::{assert_contains, finish};
@@ -72,8 +72,8 @@ fn feeds() -> Vec<ContentChangeMessage> {
 }
 
 /// A change of state alone.
-fn of_state(item: &ItemChange) -> ItemChange {
-    ItemChange {
+fn of_state(item: &FeedEntry) -> FeedEntry {
+    FeedEntry {
         content: None,
         change: None,
         state_before: Some("ACTIVE".to_owned()),
@@ -160,7 +160,7 @@ fn meant(feed: &ContentChangeMessage) -> Value {
     })
 }
 
-fn meant_entry(item: &ItemChange) -> Value {
+fn meant_entry(item: &FeedEntry) -> Value {
     let change = item.change.map(change_term);
     let categories = [
         (

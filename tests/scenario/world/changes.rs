@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use announce::changes::inventory::take_inventory;
-use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, Taken};
+use announce::changes::round::{ListToRead, RoundFiles, RoundOutcome, RoundRequest, TakenNow};
 use announce::changes::selection::KeptFreshSelections;
 use announce::changes::taken_keys::KeysRow;
 use announce::observation::Stat;
@@ -72,7 +72,7 @@ pub fn take(
 }
 
 /// Compares Resource Lists with those before.
-fn inventory(request: &RoundRequest, texts: &[&[u8]], rows: Db<'_>) -> Result<Taken, NotTaken> {
+fn inventory(request: &RoundRequest, texts: &[&[u8]], rows: Db<'_>) -> Result<TakenNow, NotTaken> {
     let listed = texts.iter().map(|text| read_resources(*text).unwrap());
     let listed = listed.collect();
     let rules = request.inventory.unwrap();

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use announce::observation::{DocumentPath, Identity, Incomplete, Look, NoDocument, Stat};
+use announce::observation::{DocumentPath, FileId, Found, Incomplete, NoDocument, Stat};
 use announce::plan::Plan;
 use jiff::Timestamp;
 use resourcesync::document::{Document, Malformed, NotADocument};
@@ -76,8 +76,8 @@ pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
 }
 
 /// Returns the result of a look at a file whose mount is absent.
-pub fn not_mounted() -> Look {
-    Look::Incomplete(Incomplete::Denied("no such directory".to_owned()))
+pub fn not_mounted() -> Found {
+    Found::Incomplete(Incomplete::Denied("no such directory".to_owned()))
 }
 
 impl FakeTree {
@@ -145,21 +145,21 @@ impl FakeTree {
         self.files.get(&absolute(name))?.text.as_deref()
     }
 
-    pub fn look(&self, name: &str) -> Look {
+    pub fn look(&self, name: &str) -> Found {
         let Some(file) = self.files.get(&absolute(name)) else {
-            return Look::Missing;
+            return Found::Missing;
         };
         let stat = file.stat;
         let Some(text) = &file.text else {
-            return Look::Incomplete(Incomplete::Denied("permission denied".to_owned()));
+            return Found::Incomplete(Incomplete::Denied("permission denied".to_owned()));
         };
         match file.content.get_or_init(|| read(text)).clone() {
-            Ok(Ok(parsed)) => Look::Document {
+            Ok(Ok(parsed)) => Found::Document {
                 parsed: parsed.into(),
                 stat,
             },
-            Ok(Err(reason)) => Look::Other { reason, stat },
-            Err(malformed) => Look::Incomplete(Incomplete::Malformed(malformed)),
+            Ok(Err(reason)) => Found::Other { reason, stat },
+            Err(malformed) => Found::Incomplete(Incomplete::Malformed(malformed)),
         }
     }
 
@@ -170,11 +170,11 @@ impl FakeTree {
         let mount = source.mount_of(&uri_of(plan, path)).unwrap();
         let exclusion = source.candidates.exclusion(&mount.url_path(), &path.below);
         match (self.look(&uri), exclusion) {
-            (Look::Missing, _) => Some(NoDocument::Nothing),
+            (Found::Missing, _) => Some(NoDocument::Nothing),
             (_, Some(exclusion)) => Some(NoDocument::Excluded(exclusion)),
-            (Look::Document { .. }, None) => None,
-            (Look::Other { reason, .. }, None) => Some(NoDocument::Other(reason)),
-            (Look::Incomplete(reason), None) => Some(NoDocument::Broken(reason.to_string())),
+            (Found::Document { .. }, None) => None,
+            (Found::Other { reason, .. }, None) => Some(NoDocument::Other(reason)),
+            (Found::Incomplete(reason), None) => Some(NoDocument::Broken(reason.to_string())),
         }
     }
 
@@ -191,8 +191,8 @@ impl FakeTree {
         !self.unmounted.contains(directory)
     }
 
-    pub fn identity(&self, directory: &Path) -> Identity {
-        Identity {
+    pub fn identity(&self, directory: &Path) -> FileId {
+        FileId {
             device: 1,
             inode: self.inodes.get(directory).copied().unwrap_or(2),
         }

@@ -13,7 +13,7 @@ use resourcesync::payload::ChangeKind;
 use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, ResourceState};
 
 use crate::changes::round::{
-    AHEAD, FreshChange, ListTally, RoundRequest, Taken, read_in_given_order,
+    AHEAD, FreshChange, ListTally, RoundRequest, TakenNow, read_in_given_order,
 };
 use crate::plan::MassDeletionLimit;
 use crate::time::later;
@@ -30,7 +30,7 @@ pub struct InventoryRow {
     /// URI as it is listed.
     pub uri: Box<str>,
     /// The time since which no list has it, by the clock of
-    /// [`AbsenceGrace`](crate::changes::round::AbsenceGrace).
+    /// [`WatchedFor`](crate::changes::round::WatchedFor).
     pub missing: Option<Timestamp>,
 }
 
@@ -50,7 +50,7 @@ pub struct MissingResourceCounts {
     /// True if they are too many to be believed (R15).
     pub is_suspended: bool,
     /// The time at which the first counts as deleted, by the clock of
-    /// [`AbsenceGrace`](crate::changes::round::AbsenceGrace).
+    /// [`WatchedFor`](crate::changes::round::WatchedFor).
     pub next: Option<Timestamp>,
 }
 
@@ -62,7 +62,7 @@ pub fn take_inventory<E>(
     listed: Vec<ListedResources>,
     stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
     read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
-) -> Result<Taken, E> {
+) -> Result<TakenNow, E> {
     let time = time(request, &listed);
     let pairs = request.lists.iter().zip(&listed);
     let lists = pairs.map(|(list, of)| ListTally::new(list, of.entries.len(), of.skipped));
@@ -110,13 +110,13 @@ pub fn take_inventory<E>(
         list.told = changes.iter().filter(|fresh| fresh.list == number).count();
         list.latest = Some(time);
     }
-    Ok(Taken {
+    Ok(TakenNow {
         lists,
         changes,
         has_more: compared.has_more,
         inventory: rows,
         missing: Some(compared.missing),
-        ..Taken::default()
+        ..TakenNow::default()
     })
 }
 
@@ -241,7 +241,7 @@ mod tests {
     use rstest::rstest;
 
     use super::{DeletionRules, InventoryRow, take_inventory};
-    use crate::changes::round::{RoundRequest, Taken};
+    use crate::changes::round::{RoundRequest, TakenNow};
     use crate::changes::selection::tests::{request, version};
     use crate::plan::MassDeletionLimit;
 
@@ -285,7 +285,7 @@ mod tests {
         }
 
         /// Takes what differs, and keeps it.
-        fn take(&mut self, at: &str, lists: &[&[&str]]) -> (Vec<String>, Taken) {
+        fn take(&mut self, at: &str, lists: &[&[&str]]) -> (Vec<String>, TakenNow) {
             self.compare(at, lists, false)
         }
 
@@ -299,7 +299,7 @@ mod tests {
             at: &str,
             lists: &[&[&str]],
             is_learned: bool,
-        ) -> (Vec<String>, Taken) {
+        ) -> (Vec<String>, TakenNow) {
             let texts: Vec<String> = lists.iter().map(|resources| list(resources)).collect();
             let name = |number| format!("{}{number}", if is_learned { "=" } else { "" });
             let versions = (0..lists.len()).map(|number| version(&name(number), ""));

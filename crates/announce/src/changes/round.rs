@@ -39,7 +39,7 @@ pub struct RoundRequest {
     pub at: Timestamp,
     /// In order of their URIs.
     pub lists: Vec<ListToRead>,
-    pub watch: AbsenceGrace,
+    pub watch: WatchedFor,
     pub limit: usize,
     /// Entries from this time on wait: lists that are not read may have earlier ones.
     pub beyond: Option<Timestamp>,
@@ -51,14 +51,14 @@ pub struct RoundRequest {
 
 /// The time for which this run has watched the lists of a set, by a clock that nobody sets while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AbsenceGrace {
+pub struct WatchedFor {
     pub since: Timestamp,
     pub now: Timestamp,
     /// Time after which what is absent is forgotten, or believed to be deleted (C7, C29).
     pub grace: Duration,
 }
 
-impl AbsenceGrace {
+impl WatchedFor {
     /// Returns the end of the grace of an entry or resource that was noted as absent at a time. If an earlier run noted
     /// it, or this one before it could not see the lists, the grace counts from when they were watched again (R15).
     pub fn grace_end(&self, noted: Timestamp) -> Timestamp {
@@ -126,7 +126,7 @@ pub enum RoundOutcome {
     Unreadable(BTreeMap<Uri, Stat>, String),
     /// The state file cannot be read, or reading failed otherwise: nothing was taken.
     Failed(String),
-    Taken(Arc<Taken>),
+    Taken(Arc<TakenNow>),
 }
 
 impl From<StatementError> for RoundOutcome {
@@ -137,7 +137,7 @@ impl From<StatementError> for RoundOutcome {
 
 /// The changes that were taken, and the rows of the state file that say so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenNow {
     /// In the order in which they are told.
     pub changes: Vec<FreshChange>,
     /// True if more are fresh.
@@ -173,7 +173,7 @@ pub struct ListTally {
     pub waiting: usize,
     /// Entries of an archived list that were taken although they are later than all that was told.
     pub untold: usize,
-    /// Changes among [`Taken::changes`].
+    /// Changes among [`TakenNow::changes`].
     pub told: usize,
     /// The latest datetime that is not ahead.
     pub latest: Option<Timestamp>,
@@ -283,7 +283,7 @@ pub struct NotificationLimits {
 
 /// The changes of one notification, which are all of this interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interval {
+pub struct IntervalChanges {
     pub payload: ChangePayload,
     /// The datetimes that were left out because they lie outside, with the positions of their entries (C15).
     pub outside: Vec<(usize, Datetime)>,
@@ -299,7 +299,7 @@ pub fn intervals(
     mut fresh: &[FreshChange],
     mut empty: ChangePayload,
     limits: NotificationLimits,
-) -> impl Iterator<Item = Interval> {
+) -> impl Iterator<Item = IntervalChanges> {
     lengths(fresh, limits).into_iter().map(move |length| {
         let (part, rest) = fresh.split_at(length);
         fresh = rest;
@@ -331,7 +331,7 @@ fn lengths(fresh: &[FreshChange], limits: NotificationLimits) -> Vec<usize> {
     lengths
 }
 
-fn make_interval(part: &[FreshChange], empty: &ChangePayload) -> Interval {
+fn make_interval(part: &[FreshChange], empty: &ChangePayload) -> IntervalChanges {
     let from = empty.from;
     let last = part.last().map(|fresh| ceil_to_microsecond(fresh.time));
     // A microsecond for each entry: what is divided at one time still lies in consecutive intervals.
@@ -354,7 +354,7 @@ fn make_interval(part: &[FreshChange], empty: &ChangePayload) -> Interval {
         }
         change
     });
-    Interval {
+    IntervalChanges {
         payload: ChangePayload {
             until,
             entries: entries.collect(),

@@ -13,7 +13,7 @@ use resourcesync::change_list::{ListedChange, ListedChanges};
 use resourcesync::uri::Uri;
 
 use crate::changes::round::{
-    AHEAD, FreshChange, LeftEntries, ListTally, ListToRead, RoundFiles, RoundRequest, Taken,
+    AHEAD, FreshChange, LeftEntries, ListTally, ListToRead, RoundFiles, RoundRequest, TakenNow,
     read_in_given_order,
 };
 use crate::changes::taken_keys::{
@@ -50,7 +50,7 @@ impl KeptFreshSelections {
         &self,
         request: &RoundRequest,
         files: &mut F,
-    ) -> Result<Taken, F::Error> {
+    ) -> Result<TakenNow, F::Error> {
         let kept = self.selections().remove(&request.set);
         let mut selection = match kept.filter(|kept| kept.is_reusable_for(request)) {
             Some(kept) => kept,
@@ -92,7 +92,7 @@ struct FreshSelection {
     /// True if the time of an entry is that of the comparison, or may be one later.
     depends_on_time: bool,
     /// In order of their URIs.
-    lists: Vec<ListInSelection>,
+    lists: Vec<ListProgress>,
     fresh: FreshEntries,
     /// Rows that were changed since the last round.
     unsaved: KeyChanges,
@@ -164,7 +164,7 @@ impl FreshSelection {
         let listed = files.read_keys(list)?;
         let stored = files.taken_rows(&list.list)?;
         let mut keys = ListTakenKeys::new(stored, &request.watch);
-        let (mut selected, times) = ListInSelection::with_times(list, &listed, request.at);
+        let (mut selected, times) = ListProgress::with_times(list, &listed, request.at);
         let untaken = keys.reconcile(&listed.entries, &times, request.watch.now);
         let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
         selected.left = if list.is_learned { 0 } else { untaken.len() };
@@ -210,7 +210,7 @@ impl FreshSelection {
         let numbers = self.list_numbers(request);
         let version = |of: &ListToRead| (of.stat, of.fingerprint, of.waits);
         let is_known = request.lists.iter().all(|list| {
-            let uri = |selected: &ListInSelection| selected.report.version.list.cmp(&list.list);
+            let uri = |selected: &ListProgress| selected.report.version.list.cmp(&list.list);
             let number = self.lists.binary_search_by(uri);
             let before = number.map(|number| version(&self.lists[number].report.version));
             before == Ok(version(list)) && !list.is_learned
@@ -243,7 +243,7 @@ impl FreshSelection {
         &mut self,
         request: &RoundRequest,
         files: &mut F,
-    ) -> Result<Taken, F::Error> {
+    ) -> Result<TakenNow, F::Error> {
         self.round = request.round;
         let numbers = self.list_numbers(request);
         let told = self.fresh.next_entries(request).to_vec();
@@ -290,12 +290,12 @@ impl FreshSelection {
                 lists[number] = Some(list.report_taken(earliest));
             }
         }
-        Ok(Taken {
-            has_more: request.beyond.is_some() || self.lists.iter().any(ListInSelection::has_more),
+        Ok(TakenNow {
+            has_more: request.beyond.is_some() || self.lists.iter().any(ListProgress::has_more),
             lists: lists.into_iter().flatten().collect(),
             changes,
             keys,
-            ..Taken::default()
+            ..TakenNow::default()
         })
     }
 }
@@ -395,7 +395,7 @@ impl FreshEntries {
 
 /// One version of a list, as far as the selection has its entries.
 #[derive(Debug)]
-struct ListInSelection {
+struct ListProgress {
     /// The part of the file with its entries.
     span: Range<u64>,
     /// Position of the first entry with a datetime that can be true.
@@ -414,14 +414,14 @@ struct ListInSelection {
     report: ListTally,
 }
 
-impl ListInSelection {
+impl ListProgress {
     /// Returns a list, and the effective times of its entries: of one without a datetime that can be true (C15), that of the
     /// last one before it that has one, or else the time of the comparison.
     fn with_times(
         list: &ListToRead,
         listed: &ListedChanges,
         at: Timestamp,
-    ) -> (ListInSelection, Vec<Timestamp>) {
+    ) -> (ListProgress, Vec<Timestamp>) {
         let mut times = Vec::with_capacity(listed.entries.len());
         let (mut dated, mut latest, mut last) = (None, None, at);
         for entry in &listed.entries {
@@ -438,7 +438,7 @@ impl ListInSelection {
             closed_until: latest.filter(|_| listed.declared.until.is_some()),
             ..ListTally::new(list, listed.entries.len(), listed.skipped)
         };
-        let selected = ListInSelection {
+        let selected = ListProgress {
             span: listed.byte_span(),
             dated,
             left: 0,

@@ -15,7 +15,7 @@ use resourcesync::change::ChangeKey;
 use resourcesync::change_list::{EntryPlace, ListedChange};
 use resourcesync::uri::Uri;
 
-use crate::changes::round::AbsenceGrace;
+use crate::changes::round::WatchedFor;
 
 /// Keys of entries that were taken from one Change List, 16 bytes each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct UntakenPosition {
 
 impl ListTakenKeys {
     /// Returns the keys in some rows. Keys that vanished for longer than the grace are forgotten (C7).
-    pub fn new(mut rows: BTreeMap<u32, KeysRow>, watch: &AbsenceGrace) -> ListTakenKeys {
+    pub fn new(mut rows: BTreeMap<u32, KeysRow>, watch: &WatchedFor) -> ListTakenKeys {
         let is_old = |row: &KeysRow| row.vanished.is_some_and(|at| watch.is_forgotten(at));
         let old = rows.extract_if(.., |_, row| is_old(row));
         let changed = old.map(|(number, _)| number).collect();

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use websub::hub::published_topics::{BodyDigest, PublishedTopic};
 use websub::hub::request::{RequestedAction, SubscriptionRequest};
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, PART_BYTES, PendingRelay, Relay, RelayHeaders, RelayId,
+    Callback, DeliveryProgress, HubRecord, PART_BYTES, Relay, RelayHeaders, RelayId, RelaySize,
     SavedHub, SavedTopicRelays, StoredRelay, Subscription, SubscriptionKey,
 };
 use websub::secret::Secret;
@@ -172,7 +172,7 @@ to_column! {
 }
 
 from_row! { DeliveryProgress { heard, attempts, next_try } }
-from_row! { PendingRelay { id, size } }
+from_row! { RelaySize { id, size } }
 from_row! { PublishedTopic { topic, publisher, seq, digest, published, etag, pinged } }
 parameters! { PublishedTopic { topic, publisher, seq, digest, published, etag, pinged } }
 from_row! { RelayHeaders { content_type, capability_list } }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::changes::round::{
-    AHEAD, FreshChange, Interval, ListTally, NotificationLimits, UndatedCounts, intervals,
+    AHEAD, FreshChange, IntervalChanges, ListTally, NotificationLimits, UndatedCounts, intervals,
 };
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
@@ -289,7 +289,7 @@ pub fn cut(
 fn append_or_extend(
     step: &mut Step<'_>,
     channel: &Channel,
-    interval: Interval,
+    interval: IntervalChanges,
 ) -> Result<(u64, Arc<[u8]>)> {
     let payload = interval.payload;
     let fresh: Arc<[u8]> = payload.render().into();

@@ -11,7 +11,7 @@ use resourcesync::document::{Document, Form, is_structural};
 use resourcesync::uri::Uri;
 
 use crate::event::Fact;
-use crate::observation::{DocumentPath, Incomplete, Look, Observation, RACY, Stat};
+use crate::observation::{DocumentPath, Found, Incomplete, Observation, RACY, Stat};
 use crate::state::{Columns, Db, DocId, FromRow, Parameters, Result, from_row, integers, nth};
 use crate::steps::findings::{self, FindingPart};
 use crate::steps::owed::{Version, is_deletion_announced};
@@ -235,7 +235,7 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     };
     if !matches!(
         look,
-        Look::Missing | Look::Incomplete(Incomplete::Denied(_))
+        Found::Missing | Found::Incomplete(Incomplete::Denied(_))
     ) {
         let source = &mut step.live.sources[position];
         let is_doubtful = source.record_doubtful_look(path.mount, &uri, true);
@@ -249,8 +249,8 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         findings::replace(step, position, &known.uri, FindingPart::File, found)?;
     }
     match look {
-        Look::Document { parsed, stat } => note_document(step, known, parsed, stat)?,
-        Look::Other { stat, reason } => {
+        Found::Document { parsed, stat } => note_document(step, known, parsed, stat)?,
+        Found::Other { stat, reason } => {
             let first = &mut step.live.sources[position].other_file;
             let is_first = |(first, _): &(DocumentPath, _)| known.path <= *first;
             if first.as_ref().is_none_or(is_first) {
@@ -266,13 +266,13 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
             step.db.run(sql, (&known.path, &stat, at))?;
         }
         // R15: what is missing or out of reach with its mount was not deleted, nor found again.
-        Look::Incomplete(_) | Look::Missing
+        Found::Incomplete(_) | Found::Missing
             if step.live.sources[position].is_absent(known.path.mount) => {}
-        Look::Incomplete(reason) => {
+        Found::Incomplete(reason) => {
             request_explanation(step, &known)?;
             note_unreadable(step, &known, &reason)?;
         }
-        Look::Missing => {
+        Found::Missing => {
             forget_unreadable(step, &known)?;
             request_explanation(step, &known)?;
             let source = &mut step.live.sources[position];
@@ -298,7 +298,7 @@ fn note_document(
         && replaces_announced(step, before, &version)
     {
         deletions::mark_missing(step, position, before, known.at, true)?;
-        let (id, look) = (before.id, Look::Document { parsed, stat });
+        let (id, look) = (before.id, Found::Document { parsed, stat });
         let (path, at) = (known.path, known.at);
         let successor = Observation { path, at, look };
         step.successors.insert(id, Some(successor));

@@ -198,7 +198,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         live.is_added = added.contains(&live.hub);
         live.is_inherited = inherited.contains(&live.hub);
         if let Some(before) = before.and_then(|before| before.hubs.get(id)) {
-            Arc::make_mut(&mut live.queue).inherit_limits(&before.queue);
+            Arc::make_mut(&mut live.queue).inherit_refusals(&before.queue);
         }
     }
     for source in &mut step.live.sources {

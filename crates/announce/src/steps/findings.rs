@@ -11,7 +11,7 @@ use resourcesync::uri::{Topic, Uri, has_valid_chars};
 
 use crate::event::Fact;
 use crate::finding::Finding;
-use crate::observation::{Look, MountId, NoDocument};
+use crate::observation::{Found, MountId, NoDocument};
 use crate::plan::{MountPlan, SourcePlan};
 use crate::state::{Db, DocId, Result};
 use crate::steps::Step;
@@ -119,12 +119,12 @@ fn note(
 
 /// Returns the findings about a file that was looked at: it is like a document and none that is announced (R2), or larger
 /// than one may be. Nothing if it cannot be read: what was found before stands.
-pub fn of_look(about: &Uri, look: &Look) -> Option<Vec<Finding>> {
+pub fn of_look(about: &Uri, look: &Found) -> Option<Vec<Finding>> {
     let uri = about.clone();
     Some(match look {
-        Look::Incomplete(_) => return None,
-        Look::Missing => Vec::new(),
-        Look::Other { reason, .. } => match reason.clone() {
+        Found::Incomplete(_) => return None,
+        Found::Missing => Vec::new(),
+        Found::Other { reason, .. } => match reason.clone() {
             NotADocument::Capability(capability) => {
                 vec![Finding::ForeignCapability { uri, capability }]
             }
@@ -134,7 +134,7 @@ pub fn of_look(about: &Uri, look: &Look) -> Option<Vec<Finding>> {
             }) => vec![Finding::ForeignNamespace { uri, reason }],
             _ => Vec::new(),
         },
-        Look::Document { parsed, .. } => {
+        Found::Document { parsed, .. } => {
             let relative = parsed.relative.as_ref().map(|loc| Finding::RelativeLoc {
                 uri: uri.clone(),
                 loc: loc.to_string(),
@@ -244,7 +244,7 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
 }
 
 /// Returns the sets that lack a channel because another set has one of these topics.
-pub fn sets_awaiting_topic(
+pub fn sets_awaiting_freed(
     step: &Step<'_>,
     position: usize,
     free: &BTreeSet<Topic>,

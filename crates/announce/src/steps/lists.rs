@@ -16,7 +16,7 @@ use resourcesync::uri::Uri;
 
 use crate::state::{Columns, DocId, FromRow, Result, from_row};
 use crate::steps::Step;
-use crate::steps::change_sets::{self, ListKind, TrackedSet, retry_delay};
+use crate::steps::change_sets::{self, TakenFrom, TrackedSet, retry_delay};
 use crate::steps::documents::{Presence, SeenDocument};
 use crate::steps::findings::{self, FindingPart};
 
@@ -53,10 +53,10 @@ impl FromRow for Option<LeftEntries> {
 
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
-pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
+pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<TakenFrom> {
     let source = step.source_with_row(set.source);
     if !source.is_some_and(|(_, plan)| plan.changes_from_resource_lists) {
-        return Ok(ListKind::ChangeLists);
+        return Ok(TakenFrom::ChangeLists);
     }
     if let (Some(_), Some(learned)) = (set.retiring, set.learned) {
         return Ok(learned);
@@ -70,11 +70,11 @@ pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ListKind> {
     };
     let current = "AND d.form = 0 AND d.archived = 0";
     let has_inventory =
-        set.learned == Some(ListKind::ResourceLists) || has(Capability::ResourceList, current)?;
+        set.learned == Some(TakenFrom::ResourceLists) || has(Capability::ResourceList, current)?;
     if has_inventory && !has(Capability::ChangeList, "")? {
-        return Ok(ListKind::ResourceLists);
+        return Ok(TakenFrom::ResourceLists);
     }
-    Ok(ListKind::ChangeLists)
+    Ok(TakenFrom::ChangeLists)
 }
 
 /// Returns the lists of this kind that a set has, and that fulfil a condition, in order of their URIs. For a channel that
@@ -181,7 +181,7 @@ pub fn next_resource_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<Next
         return Ok(NextLists::None);
     }
     for listed in &mut lists {
-        listed.is_learned |= set.learned != Some(ListKind::ResourceLists);
+        listed.is_learned |= set.learned != Some(TakenFrom::ResourceLists);
         (listed.closed_until, listed.waits) = (None, false);
     }
     // An inventory is compared as a whole.
@@ -201,7 +201,7 @@ fn resource_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Option<Vec<ListTo
 fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> Result<bool> {
     let is_deletion_due =
         set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
-    if is_deletion_due || set.learned != Some(ListKind::ResourceLists) {
+    if is_deletion_due || set.learned != Some(TakenFrom::ResourceLists) {
         return Ok(true);
     }
     let ids: BTreeSet<DocId> = lists.iter().map(|listed| listed.id).collect();
@@ -219,8 +219,8 @@ fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> 
 /// Returns true if something may be fresh in the lists of a set.
 pub fn has_fresh(step: &Step<'_>, set: &TrackedSet) -> Result<bool> {
     match next_list_kind(step, set)? {
-        ListKind::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
-        ListKind::ResourceLists => {
+        TakenFrom::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
+        TakenFrom::ResourceLists => {
             let lists = resource_lists(step, set)?;
             lists.map_or(Ok(false), |lists| is_inventory_due(step, set, &lists))
         }
@@ -402,7 +402,7 @@ fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()>
     let compares = step.plan.sources[position].changes_from_resource_lists;
     if compares {
         set.missing_until = Some(step.now);
-    } else if set.learned == Some(ListKind::ResourceLists) {
+    } else if set.learned == Some(TakenFrom::ResourceLists) {
         set.forget_inventory(step)?;
     }
     set.trigger(step.now);

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::candidates::CandidateGlobs;
 use crate::delivery::HubQueue;
 use crate::finding::Finding;
-use crate::observation::{DocumentPath, Identity, MountId, NoDocument, Stat, UnreadableDirectory};
+use crate::observation::{DocumentPath, FileId, MountId, NoDocument, Stat, UnreadableDirectory};
 use crate::plan::{MountPlan, Plan, PublishMode, SourcePlan};
 use crate::state::{Db, DocId, HubId, Result};
 use crate::steps::documents::KnownCandidate;
@@ -107,7 +107,7 @@ impl LiveSource {
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
     pub fn is_never_looked_at(&self, path: &DocumentPath) -> bool {
         self.mounts.get(&path.mount).is_some_and(|mount| {
-            let is_new = |swept: &SweptScope| {
+            let is_new = |swept: &LastSwept| {
                 let uri = Uri::below(&mount.plan.prefix, &path.below);
                 let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
                 let is_candidate =
@@ -226,11 +226,11 @@ pub struct LiveMount {
     /// The number of its source's row.
     pub source: i64,
     /// The root that held documents, once one did; until then the last one that was found.
-    pub identity: Option<Identity>,
+    pub identity: Option<FileId>,
     pub held_document: bool,
     pub state: MountState,
     /// Another directory that is there than the one that held documents, with the documents that were not found below it.
-    pub doubt: Option<(Identity, BTreeSet<Uri>)>,
+    pub doubt: Option<(FileId, BTreeSet<Uri>)>,
     /// The reason why the mount is absent.
     pub reason: Option<String>,
     pub baseline: MountSweeps,
@@ -296,7 +296,7 @@ fn load_mounts(
         let sql = "SELECT device, inode, baselined, held_document, swept, include, exclude, unseen FROM mount WHERE id = ?1";
         let (identity, (baselined, held_document, swept), globs, unseen) =
             db.value::<(Option<(u64, u64)>, (bool, bool, Option<_>), _, _)>(sql, plan.id)?;
-        let identity = identity.map(|(device, inode)| Identity { device, inode });
+        let identity = identity.map(|(device, inode)| FileId { device, inode });
         let configured = (&source.candidates, &source.prefixes_inside(plan));
         let candidates = parse_sweep_scope(globs, unseen, configured);
         let sql = "SELECT below, device, is_link, is_away FROM nested_file_system WHERE mount = ?1";
@@ -333,13 +333,13 @@ fn parse_sweep_scope(
     globs: Option<(String, String)>,
     unseen: Option<String>,
     configured: (&CandidateGlobs, &Vec<Uri>),
-) -> Option<SweptScope> {
+) -> Option<LastSwept> {
     let (include, exclude) = globs?;
     let include = serde_json::from_str(&include).ok()?;
     let exclude = serde_json::from_str(&exclude).ok()?;
     let candidates = CandidateGlobs::new(include, exclude).ok()?;
     let (inside, unread) = serde_json::from_str(&unseen?).ok()?;
-    Some(SweptScope {
+    Some(LastSwept {
         are_configured: (&candidates, &inside) == configured,
         candidates,
         inside,
@@ -355,7 +355,7 @@ pub struct MountSweeps {
     pub swept: Option<Timestamp>,
     /// The candidates of that sweep, if they were stored. What is added to them later was there before, as far as anybody
     /// knows (R13).
-    pub candidates: Option<SweptScope>,
+    pub candidates: Option<LastSwept>,
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     pub started: Timestamp,
@@ -367,7 +367,7 @@ pub struct MountSweeps {
 
 /// The part of a mount that its last complete sweep looked at.
 #[derive(Debug, Clone)]
-pub struct SweptScope {
+pub struct LastSwept {
     pub candidates: CandidateGlobs,
     /// The prefixes of others inside, below which it saw nothing.
     pub inside: Vec<Uri>,
@@ -408,7 +408,7 @@ impl MountSweeps {
     /// this configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts
     /// as told after all: where the file system's clock is not ours, nothing tells that a file changed while its mount
     /// was swept.
-    pub fn end_sweep(&mut self, mut swept: SweptScope, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
+    pub fn end_sweep(&mut self, mut swept: LastSwept, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
         let before = self.candidates.take();
         if let Some(before) = before.filter(|it| self.is_complete && it.are_configured) {
             let was_unread = |uri: &Uri| before.unread.iter().any(|it| uri.is_below(it));

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
 use crate::event::Fact;
-use crate::observation::{DocumentPath, Identity, MountId, NestedFileSystem, NoDocument};
+use crate::observation::{DocumentPath, FileId, MountId, NestedFileSystem, NoDocument};
 use crate::plan::Plan;
 use crate::state::{Db, DocId, Result, from_row};
-use crate::steps::live::{LiveMount, LiveSource, MountState, SweptScope};
+use crate::steps::live::{LastSwept, LiveMount, LiveSource, MountState};
 use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
@@ -38,7 +38,7 @@ pub fn number_mounts(db: Db<'_>, plan: &mut Plan) -> Result<()> {
 }
 
 /// Begins the sweep of a mount that was found.
-pub fn found(step: &mut Step<'_>, id: MountId, identity: Identity, start: Timestamp) -> Result<()> {
+pub fn found(step: &mut Step<'_>, id: MountId, identity: FileId, start: Timestamp) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
@@ -131,7 +131,7 @@ pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()
     (mount.nested).decide(|top| documents_below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
-    let swept = SweptScope {
+    let swept = LastSwept {
         candidates: plan.candidates.clone(),
         inside: plan.prefixes_inside(&mount.plan),
         are_configured: true,

@@ -126,12 +126,12 @@ pub fn resolve_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
             }
         }
     }
-    resolve_as_told(step, &touched)
+    resolve_silently(step, &touched)
 }
 
 /// Resolves documents whose relations another plan changed, and those that depend on the indexes among them. R13: they are
 /// told as they are in the sets that they join, and the entries of their lists count as taken; all else is as it was.
-fn resolve_as_told(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
+fn resolve_silently(step: &mut Step<'_>, changed: &BTreeSet<DocId>) -> Result<()> {
     let mut all = changed.clone();
     for id in changed {
         let sql = "SELECT m.document FROM document d CROSS JOIN mention m ON m.list = d.id WHERE d.id = ?1 AND d.form = 1 \

@@ -64,7 +64,7 @@ impl Admission {
     /// The quota that it exceeds.
     pub fn may_subscribe(
         &self,
-        buckets: &QuotaBuckets,
+        buckets: &QuotaKeys,
         subscriptions: &Usage,
     ) -> Result<(), LimitExceeded> {
         // Each verification under way may become a subscription.
@@ -81,7 +81,7 @@ impl Admission {
     /// The quota that it exceeds.
     pub fn begin(
         &mut self,
-        buckets: &QuotaBuckets,
+        buckets: &QuotaKeys,
         kind: VerificationQuota,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
@@ -95,12 +95,12 @@ impl Admission {
     }
 
     /// Returns true if the total of verifications is reached. Then each is attempted only once.
-    pub fn is_full(&self) -> bool {
+    pub fn has_max_pending(&self) -> bool {
         self.verifications.total >= self.limits.verifications.in_all
     }
 
     /// Ends a verification that [`begin`](Admission::begin) counted, of the same kind.
-    pub fn end_verification(&mut self, buckets: &QuotaBuckets, kind: VerificationQuota) {
+    pub fn end_verification(&mut self, buckets: &QuotaKeys, kind: VerificationQuota) {
         self.usage_of_kind(kind).remove(buckets);
     }
 
@@ -135,7 +135,7 @@ impl Admission {
 /// Returns the first quota that the sum of the usages has reached, as an error.
 fn check_quota(
     usages: &[&Usage],
-    buckets: &QuotaBuckets,
+    buckets: &QuotaKeys,
     quota: Quota,
     (what, retry_after): (&'static str, Duration),
 ) -> Result<(), LimitExceeded> {
@@ -280,20 +280,20 @@ impl BucketKey {
 
 /// The buckets under which a request or subscription is counted, each with the multiple of the quota that it allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuotaBuckets {
+pub struct QuotaKeys {
     /// Those of the callback host as the URL has it.
     pub hosts: Vec<(BucketKey, u32)>,
     /// None behind a proxy that does not forward the requester, and for subscriptions of an earlier run.
     pub requesters: Vec<(BucketKey, u32)>,
 }
 
-impl QuotaBuckets {
+impl QuotaKeys {
     /// Returns the buckets of a callback and a requester.
-    pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaBuckets {
+    pub fn new(callback: &Callback, requester: Option<Requester>) -> QuotaKeys {
         let url = Url::parse(callback.as_str()).ok();
         let of_name =
             |name: &str| vec![(BucketKey::HostName(name.trim_end_matches('.').into()), 1)];
-        QuotaBuckets {
+        QuotaKeys {
             hosts: match url.as_ref().and_then(Url::host) {
                 Some(Host::Domain(name)) => of_name(name),
                 Some(Host::Ipv4(address)) => address_buckets(address.into()),
@@ -338,7 +338,7 @@ pub struct Usage {
 
 impl Usage {
     /// Counts one more.
-    pub fn add(&mut self, buckets: &QuotaBuckets) {
+    pub fn add(&mut self, buckets: &QuotaKeys) {
         self.total += 1;
         for bucket in buckets.keys() {
             *self.by_bucket.entry(bucket.clone()).or_default() += 1;
@@ -346,7 +346,7 @@ impl Usage {
     }
 
     /// Counts one less.
-    pub fn remove(&mut self, buckets: &QuotaBuckets) {
+    pub fn remove(&mut self, buckets: &QuotaKeys) {
         self.total = self.total.saturating_sub(1);
         for bucket in buckets.keys() {
             decrement(&mut self.by_bucket, bucket);
@@ -450,14 +450,14 @@ mod tests {
         Requester::at([9, 9, 9, last].into())
     }
 
-    fn buckets(host: &str, last: u8) -> QuotaBuckets {
+    fn buckets(host: &str, last: u8) -> QuotaKeys {
         quota_key_of(host, &format!("9.9.9.{last}"))
     }
 
-    fn quota_key_of(host: &str, address: &str) -> QuotaBuckets {
+    fn quota_key_of(host: &str, address: &str) -> QuotaKeys {
         let callback = Callback::new(format!("http://{host}/c"));
         let requester = Requester::at(address.parse().unwrap());
-        QuotaBuckets::new(&callback, Some(requester))
+        QuotaKeys::new(&callback, Some(requester))
     }
 
     fn admission(limits: impl Fn(&mut HubLimits)) -> Admission {
@@ -621,18 +621,18 @@ mod tests {
     fn renewals_have_a_queue_of_their_own() {
         let mut admission = admission(|limits| limits.verifications.in_all = 2);
         for requester in 1..=2 {
-            assert!(!admission.is_full());
+            assert!(!admission.has_max_pending());
             let buckets = buckets("a", requester);
             assert_eq!(admission.begin(&buckets, New, START), Ok(()));
         }
-        assert!(admission.is_full());
+        assert!(admission.has_max_pending());
         let third = buckets("a", 3);
         let found = admission.begin(&third, New, START);
         assert_eq!(found.unwrap_err().status(), 503);
         assert_eq!(admission.begin(&third, Renewal, START), Ok(()));
         admission.end_verification(&third, Renewal);
         assert_eq!(admission.renewals, Usage::default());
-        assert!(admission.is_full());
+        assert!(admission.has_max_pending());
     }
 
     proptest! {

@@ -140,7 +140,7 @@ impl EmbeddedHub {
     }
 
     /// Records the requests that were answered with 202 and are not verified, once no more come.
-    pub fn record_unverified(&self) {
+    pub fn save_unverified(&self) {
         let queues = lock(&self.unverified);
         let queued = queues.iter().flat_map(|(key, queue)| {
             let requests = queue.iter().map(|pending| pending.request.clone());

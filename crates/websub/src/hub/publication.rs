@@ -137,7 +137,7 @@ pub fn is_unencoded(content_encoding: &str) -> bool {
 ///
 /// # Errors
 /// 403.
-pub fn verify_hub(topic: &Topic, links: &Links, hub: &Hub) -> Result<(), PublicationRefusal> {
+pub fn refuse_other_hub(topic: &Topic, links: &Links, hub: &Hub) -> Result<(), PublicationRefusal> {
     let mut hubs = links.hubs.iter();
     if links.hubs.is_empty() || hubs.any(|named| named == hub.as_str()) {
         return Ok(());
@@ -659,7 +659,7 @@ mod tests {
     ) {
         let links = Links::parse([format!("<{TOPIC}>; rel=\"self\"{hubs}")]);
         let hub = Hub::new("https://hub.example/");
-        let verified = verify_hub(&Topic::new(TOPIC), &links, &hub);
+        let verified = refuse_other_hub(&Topic::new(TOPIC), &links, &hub);
         assert_eq!(verified.map_err(|refusal| refusal.status()), want);
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use resourcesync::uri::Topic;
 
-use crate::hub::admission::{QuotaBuckets, Usage};
+use crate::hub::admission::{QuotaKeys, Usage};
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::fair_queue::Priority;
@@ -17,8 +17,8 @@ use crate::hub::published_topics::BodyDigest;
 use crate::hub::subscriptions::backlog::{BacklogCounts, BacklogSize};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::{
-    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub,
-    SavedTopicRelays, Subscription, SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayId, RelaySize, SavedHub, SavedTopicRelays,
+    Subscription, SubscriptionKey,
 };
 use crate::secret::Secret;
 
@@ -142,7 +142,7 @@ impl Subscriptions {
         let mut subscriber = TopicSubscriber::new(&subscription, progress);
         let mut progressed = None;
         if let Some(known) = known {
-            let buckets = QuotaBuckets::new(&callback, known.requester);
+            let buckets = QuotaKeys::new(&callback, known.requester);
             self.usage.remove(&buckets);
             let failed = known.progress.attempts > 0;
             progressed = failed.then(|| HubRecord::Progressed(subscription.key(), progress));
@@ -161,7 +161,7 @@ impl Subscriptions {
         let Some(subscriber) = on_topic.subscribers.remove(&key.callback) else {
             return Vec::new();
         };
-        let buckets = QuotaBuckets::new(&key.callback, subscriber.requester);
+        let buckets = QuotaKeys::new(&key.callback, subscriber.requester);
         self.usage.remove(&buckets);
         let before = on_topic.backlog.stored_size().bytes;
         let obsolete = on_topic.backlog.unsubscribe(subscriber.progress.heard);
@@ -230,7 +230,7 @@ impl Subscriptions {
         subscribers.find(|subscriber| now < subscriber.expires)?;
         self.last = RelayId(self.last.0 + 1);
         let before = on_topic.backlog.stored_size().bytes;
-        on_topic.backlog.add_relay(PendingRelay {
+        on_topic.backlog.add_relay(RelaySize {
             id: self.last,
             size: relay.body.len() as u64,
         });
@@ -329,7 +329,7 @@ impl Subscriptions {
     pub fn apply_outcome(
         &mut self,
         assignment: &AssignedDelivery,
-        relay: PendingRelay,
+        relay: RelaySize,
         last: LastAttempt,
         outcome: DeliveryOutcome,
     ) -> Vec<HubRecord> {

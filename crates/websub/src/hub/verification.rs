@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::headers::url_with_parameters;
 use crate::http::failure::describe;
 use crate::http::{client, lock};
-use crate::hub::admission::{LimitExceeded, QuotaBuckets, VerificationQuota, address_buckets};
+use crate::hub::admission::{LimitExceeded, QuotaKeys, VerificationQuota, address_buckets};
 use crate::hub::callback::ResolvedCallback;
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::http::CUT_OFF;
@@ -57,7 +57,7 @@ impl EmbeddedHub {
         request: SubscriptionRequest,
         requester: Option<Requester>,
     ) -> Result<(), LimitExceeded> {
-        let buckets = QuotaBuckets::new(&key.callback, requester);
+        let buckets = QuotaKeys::new(&key.callback, requester);
         let subscriptions = lock(&self.subscriptions);
         let kind = if subscriptions.contains(&key) {
             VerificationQuota::Renewal
@@ -157,7 +157,7 @@ impl EmbeddedHub {
                     }
                 }
             }
-            let buckets = QuotaBuckets::new(&key.callback, requester);
+            let buckets = QuotaKeys::new(&key.callback, requester);
             lock(&self.admission).end_verification(&buckets, pending.kind);
             let mut queues = lock(&self.unverified);
             let queue = queues.get_mut(&key).filter(|queue| queue.len() > 1);
@@ -207,7 +207,7 @@ impl EmbeddedHub {
             }
             let allowed = self.settings.get().settings.verification_attempts;
             let is_new = pending.kind == VerificationQuota::New;
-            if attempts >= allowed || is_new && lock(&self.admission).is_full() {
+            if attempts >= allowed || is_new && lock(&self.admission).has_max_pending() {
                 break;
             }
             tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
@@ -221,7 +221,7 @@ impl EmbeddedHub {
     /// wait, as after any other failed attempt.
     async fn wait_unless_full(&self, wait: Duration) -> bool {
         let until = Instant::now() + wait.max(LIMITED_WAIT);
-        while !lock(&self.admission).is_full() {
+        while !lock(&self.admission).has_max_pending() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;

@@ -20,8 +20,8 @@ use websub::hub::published_topics::http::HubTopics;
 use websub::hub::request::CallbackPolicy;
 use websub::hub::subscriptions::view::HubStatus;
 use websub::hub::{
-    Callback, DeliveryProgress, HubRecord, PendingRelay, Relay, RelayId, SavedHub,
-    SavedTopicRelays, Subscription, SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayId, RelaySize, SavedHub, SavedTopicRelays,
+    Subscription, SubscriptionKey,
 };
 use websub::subscriber::{CallbackKey, DistributionRequest, HttpSubscriber};
 use websub::topics::http::Topics;
@@ -62,7 +62,7 @@ impl Restored {
     fn saved(self) -> (SavedHub, Saved) {
         let relays = self.relays.into_iter();
         let relays = BTreeMap::from_iter(relays.map(|relay| (relay.id, relay)));
-        let pending = relays.values().map(|relay| PendingRelay {
+        let pending = relays.values().map(|relay| RelaySize {
             id: relay.id,
             size: relay.body.len() as u64,
         });
@@ -268,7 +268,7 @@ async fn requests_that_a_run_did_not_verify_are_verified_by_the_next() {
     running.hub.drain().await;
     // It is served until the other work of the process has ended.
     assert_eq!(running.ask("unsubscribe", &callback, "").await.0, 202);
-    running.hub.record_unverified();
+    running.hub.save_unverified();
     let HubRecord::Unverified(mut unverified) = running.record().await else {
         panic!("they are recorded");
     };

@@ -8,7 +8,7 @@ use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
 use rstest::rstest;
 
-use super::{FreshChange, Interval, NotificationLimits, intervals};
+use super::{FreshChange, IntervalChanges, NotificationLimits, intervals};
 
 const ANY: NotificationLimits = NotificationLimits {
     entries: 1_000,
@@ -24,7 +24,11 @@ fn at(millis: i64) -> Timestamp {
 }
 
 /// Cuts changes into notifications, of which the first begins at a time.
-fn cut(changes: &[FreshChange], from: Timestamp, limits: NotificationLimits) -> Vec<Interval> {
+fn cut(
+    changes: &[FreshChange],
+    from: Timestamp,
+    limits: NotificationLimits,
+) -> Vec<IntervalChanges> {
     let empty = ChangePayload {
         up: None,
         from,
@@ -51,7 +55,7 @@ fn fresh(number: usize, millis: i64, is_dated: bool) -> FreshChange {
 }
 
 /// Returns the number of entries and the `until` of each interval, in microseconds.
-fn summary(intervals: &[Interval]) -> Vec<(usize, i64)> {
+fn summary(intervals: &[IntervalChanges]) -> Vec<(usize, i64)> {
     let summary = intervals.iter().map(|interval| {
         let until = interval.payload.until.duration_since(start());
         (interval.payload.entries.len(), until.as_micros() as i64)

@@ -17,7 +17,7 @@ use resourcesync::uri::Uri;
 use rstest::rstest;
 
 use super::KeptFreshSelections;
-use crate::changes::round::{AbsenceGrace, ListToRead, RoundFiles, RoundRequest, Taken};
+use crate::changes::round::{ListToRead, RoundFiles, RoundRequest, TakenNow, WatchedFor};
 use crate::changes::taken_keys::{KEYS_PER_ROW, KeysRow};
 use crate::observation::{DocumentPath, MountId, Stat};
 use crate::state::DocId;
@@ -134,7 +134,7 @@ impl RoundFiles for Words<'_> {
 
 impl TakingChannel {
     /// Takes at most `limit` entries of lists, so many seconds after the first. Returns the letters that were told.
-    fn take(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, Taken) {
+    fn take(&mut self, lists: &[(&str, &str)], limit: usize, seconds: u64) -> (String, TakenNow) {
         let round = self.last.map_or(1, |last| last + 1);
         let versions = lists.iter().map(|(name, word)| version(name, word));
         let request = RoundRequest {
@@ -199,7 +199,7 @@ pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> RoundRequ
         after: None,
         at,
         lists,
-        watch: AbsenceGrace {
+        watch: WatchedFor {
             since: at.min(self::at(0)),
             now: at,
             grace: Duration::from_secs(300),
@@ -326,7 +326,8 @@ fn rows_that_did_not_change_are_not_written() {
     let mut channel = TakingChannel::default();
     let word: String = std::iter::repeat_n('a', KEYS_PER_ROW).collect();
     channel.take(&[("1", &word)], 9_999, 0);
-    let rows = |taken: Taken| -> Vec<u32> { taken.keys.keys().map(|(_, first)| *first).collect() };
+    let rows =
+        |taken: TakenNow| -> Vec<u32> { taken.keys.keys().map(|(_, first)| *first).collect() };
     let (_, taken) = channel.take(&[("1", &format!("{word}b"))], 9_999, 1);
     assert_eq!(rows(taken), [1]);
     for (word, seconds) in [("b", 2), ("c", 3)] {

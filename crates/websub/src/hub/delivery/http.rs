@@ -27,7 +27,7 @@ use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::{EmbeddedHub, HubSetup};
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::subscriptions::{AssignedDelivery, Delivery};
-use crate::hub::{PART_BYTES, PendingRelay, Relay, RelayId, StoredRelay, SubscriptionKey};
+use crate::hub::{PART_BYTES, Relay, RelayId, RelaySize, StoredRelay, SubscriptionKey};
 use crate::retry::MAX_ATTEMPTS;
 use crate::secret::{Mask, Secret};
 
@@ -188,7 +188,7 @@ impl EmbeddedHub {
         }
         self.change_subscriptions(Some("it is gone (410)"), |subscriptions| {
             let relay = relay
-                .map(|relay| PendingRelay {
+                .map(|relay| RelaySize {
                     id: relay.stored.id,
                     size: relay.stored.size,
                 })

@@ -29,7 +29,7 @@ use crate::hub::http::{EmbeddedHub, LogLimit};
 use crate::hub::publication::{
     HubFormRequest, PUBLIC_HUB_GREETING, PublicationRefusal, Publisher, PublisherCounts,
     Publishers, UnknownTokenCount, bearer_token, capability_list, count_unknown_token,
-    form_request, is_notification, is_unencoded, published_topic, verify_hub,
+    form_request, is_notification, is_unencoded, published_topic, refuse_other_hub,
 };
 use crate::hub::published_topics::Publication;
 use crate::hub::published_topics::http::TopicClient;
@@ -306,7 +306,7 @@ impl PublicHub {
         }
         origin.publisher = Some(Arc::clone(&publisher.name));
         let _under_way = self.begin_publication(origin)?;
-        verify_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
+        refuse_other_hub(topic, &links, &self.embedded.settings.get().settings.hub)?;
         let max_body = self.settings.get().max_body;
         let too_large = || PublicationRefusal::TooLarge(max_body);
         let announced = header_text(request.headers(), CONTENT_LENGTH)

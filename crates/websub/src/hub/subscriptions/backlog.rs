@@ -3,7 +3,7 @@
 
 use std::ops::Sub;
 
-use crate::hub::{PendingRelay, RelayId};
+use crate::hub::{RelayId, RelaySize};
 
 /// Bytes that each notification counts besides its body.
 const ROW_BYTES: u64 = 256;
@@ -42,7 +42,7 @@ pub struct SharedPosition {
 }
 
 impl BacklogSize {
-    fn add(&mut self, relay: PendingRelay) {
+    fn add(&mut self, relay: RelaySize) {
         self.count += 1;
         self.bytes += relay.size + ROW_BYTES;
     }
@@ -72,7 +72,7 @@ impl BacklogCounts {
     /// Restores a backlog from the saved notifications and the number that each subscription received last. Returns
     /// it with the last notification that nobody needs, if there is one.
     pub fn restore(
-        relays: &[PendingRelay],
+        relays: &[RelaySize],
         mut heard: Vec<RelayId>,
     ) -> (BacklogCounts, Option<RelayId>) {
         heard.sort_unstable();
@@ -96,7 +96,7 @@ impl BacklogCounts {
     }
 
     /// Adds a notification that is not saved yet.
-    pub fn add_relay(&mut self, relay: PendingRelay) {
+    pub fn add_relay(&mut self, relay: RelaySize) {
         self.last = relay.id;
         self.relayed.add(relay);
     }
@@ -119,7 +119,7 @@ impl BacklogCounts {
 
     /// Moves a subscription past a notification, which is the next one for it. Returns the last notification that nobody
     /// needs any more, if that changed.
-    pub fn move_past(&mut self, heard: RelayId, relay: PendingRelay) -> Option<RelayId> {
+    pub fn move_past(&mut self, heard: RelayId, relay: RelaySize) -> Option<RelayId> {
         let mut relayed = self.relayed_up_to(heard);
         relayed.add(relay);
         self.subscribe_at(relay.id, relayed);

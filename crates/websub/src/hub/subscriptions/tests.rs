@@ -138,8 +138,8 @@ impl SavedRows {
     }
 }
 
-fn pending(relay: &Relay) -> PendingRelay {
-    PendingRelay {
+fn pending(relay: &Relay) -> RelaySize {
+    RelaySize {
         id: relay.id,
         size: relay.body.len() as u64,
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::hub::delivery::DeliveryOutcome;
 use crate::hub::published_topics::BodyDigest;
-use crate::hub::{DeliveryProgress, PendingRelay, SavedHub, SavedTopicRelays, Subscription};
+use crate::hub::{DeliveryProgress, RelaySize, SavedHub, SavedTopicRelays, Subscription};
 use crate::secret::Secret;
 
 fn at(seconds: i64) -> Timestamp {
@@ -33,7 +33,7 @@ fn progress(heard: u64, attempts: u32) -> DeliveryProgress {
 }
 
 fn pending(on: &str, ids: &[u64]) -> SavedTopicRelays {
-    let relays = ids.iter().map(|id| PendingRelay {
+    let relays = ids.iter().map(|id| RelaySize {
         id: RelayId(*id),
         size: 8,
     });
@@ -183,7 +183,7 @@ fn the_last_attempt_is_known_until_the_next() {
     ] {
         subscriptions.apply_outcome(
             &assignment,
-            PendingRelay::default(),
+            RelaySize::default(),
             LastAttempt::new(&answer, at(5)),
             DeliveryOutcome::Retry(at(6)),
         );
