@@ -29,7 +29,7 @@ use tracing::{error, info, warn};
 use websub::http::Clock;
 
 use crate::admin::{AdminPages, Readiness};
-use crate::config::DaemonConfig;
+use crate::config::ReloadableConfig;
 use crate::config::file::Checked;
 use crate::config::server::{LogLevel, ServerSettings};
 use crate::control::{self, ControlReply, ControlRequest, SocketFile};
@@ -38,7 +38,7 @@ use crate::daemon::event_loop::state_saver::StateFileKeeper;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts};
 use crate::daemon::failpoints::FailpointTrigger;
 use crate::daemon::listen::{
-    BoundListener, ListenerRole, ServedListener, bind, passed_listeners, until_dropped,
+    BoundListener, DaemonListener, ListenerRole, bind, passed_listeners, until_dropped,
 };
 use crate::daemon::log::error_chain;
 use crate::report::figures::DaemonCounts;
@@ -57,8 +57,8 @@ pub(crate) struct Daemon<R: DaemonRole> {
     event_loop: EventLoop<R>,
     received: Receiver<Input<R::Input>>,
     // The listeners are served until these are dropped.
-    public: ServedListener,
-    admin: ServedListener,
+    public: DaemonListener,
+    admin: DaemonListener,
     /// The socket of commands, and the handle that keeps it open.
     control: Option<(SocketFile, watch::Sender<()>)>,
     /// The tasks that serve them.
@@ -161,7 +161,7 @@ impl<R: DaemonRole> Daemon<R> {
 }
 
 /// Returns the status of a configuration that has just been loaded.
-fn configuration_status(config: &impl DaemonConfig) -> ConfigurationStatus {
+fn configuration_status(config: &impl ReloadableConfig) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
@@ -242,7 +242,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
         self,
         event_loop: EventLoop<R>,
         config: R::Config,
-        public: ServedListener,
+        public: DaemonListener,
         admin: BoundListener,
     ) -> Daemon<R> {
         let (mut tasks, inputs) = (self.tasks, self.inputs);

@@ -3,9 +3,9 @@
 
 use messaging::frame::{Decoder, Frame, FrameError};
 use messaging::message::{BrokerNotification, HashedPayload};
-use messaging::objects::{AtomForm, atom_messages};
+use messaging::objects::{AtomRules, atom_messages};
 use resourcesync::capability::ChannelKind;
-use resourcesync::feed::ContentChangeMessage;
+use resourcesync::feed::ObjectFeed;
 use rsnotify::config::Config;
 use rsnotify::config::environment::Overrides;
 use rsnotify::config::file::ConfigError;
@@ -67,10 +67,10 @@ pub fn stomp(input: &[u8]) {
 /// A content change message that can be read can be written, and is read the same again; and those of any notification
 /// are read.
 pub fn message(bytes: &[u8]) {
-    if let Ok(feed) = ContentChangeMessage::parse(bytes) {
+    if let Ok(feed) = ObjectFeed::parse(bytes) {
         // Entries that were left out are not written.
-        let once = ContentChangeMessage { skipped: 0, ..feed };
-        let again = ContentChangeMessage::parse(&once.render()).expect("what was written is read");
+        let once = ObjectFeed { skipped: 0, ..feed };
+        let again = ObjectFeed::parse(&once.render()).expect("what was written is read");
         assert_eq!(once, again);
     }
     let notification = BrokerNotification {
@@ -80,9 +80,9 @@ pub fn message(bytes: &[u8]) {
         seq: 1,
         body: HashedPayload::new(bytes, &[]),
     };
-    let messages = atom_messages(&notification, &AtomForm::default());
+    let messages = atom_messages(&notification, &AtomRules::default());
     for message in messages.into_iter().flatten() {
-        let feed = ContentChangeMessage::parse(&message.body).expect("what was written is read");
+        let feed = ObjectFeed::parse(&message.body).expect("what was written is read");
         assert_eq!(feed.skipped, 0);
         assert!(!feed.items.is_empty());
     }

@@ -45,7 +45,7 @@ pub struct DaemonClient<'a> {
 
 /// An answer with the version of its shape, and whether a daemon gave it.
 #[derive(Serialize)]
-struct JsonOutput<'a, T> {
+struct JsonAnswer<'a, T> {
     version: u64,
     running: bool,
     #[serde(flatten)]
@@ -100,7 +100,7 @@ impl<'a> DaemonClient<'a> {
         text: impl FnOnce(&mut EscapedStdout) -> io::Result<()>,
     ) -> anyhow::Result<Exit> {
         if self.as_json {
-            let printed = JsonOutput {
+            let printed = JsonAnswer {
                 version: JSON_VERSION,
                 running: self.is_running,
                 answer,

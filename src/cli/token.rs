@@ -15,7 +15,7 @@ use crate::cli::replace::{create_like, replace};
 use crate::cli::run::request_reload;
 use crate::config::file::ConfigError;
 use crate::config::hub_config::{HubConfig, check_name};
-use crate::config::secret::SecretHolder;
+use crate::config::secret::SecretLocation;
 
 pub fn token(file: Option<&Path>, options: &TokenOptions) -> anyhow::Result<Exit> {
     let name = options.name.as_str();
@@ -90,7 +90,7 @@ fn add_publisher(config: &HubConfig, options: &TokenOptions, token: &str) -> any
         .with_context(|| format!("cannot read {shown}"))?;
     let holders = config.publishers.iter().rev();
     let mut files = holders.filter_map(|other| match &other.bearer_token_file.as_ref()?.holder {
-        Some(SecretHolder::File(file)) => Some(file),
+        Some(SecretLocation::File(file)) => Some(file),
         _ => None,
     });
     let beside = files.next().unwrap_or(&path);

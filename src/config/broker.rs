@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use messaging::message::INITIAL;
 use messaging::objects::{
-    AtomForm, IdentifierForm, LocationRewrite, ObjectGranularity, TypeRule, object_glob,
+    AtomRules, IdentifierForm, LocationRewrite, ObjectGranularity, TypeRule, object_glob,
 };
 use messaging::settings::{
     BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
@@ -153,7 +153,7 @@ impl Broker {
             vhost: self.vhost.clone(),
             login: self.username.clone().zip(content_of(&self.password_file)),
             destination: self.destination.clone(),
-            form: (self.payload == BrokerPayload::Atom).then(|| AtomForm {
+            form: (self.payload == BrokerPayload::Atom).then(|| AtomRules {
                 object: self.object.unwrap_or_default(),
                 identifiers: self.identifiers.unwrap_or_default(),
                 location: self.location.clone(),

@@ -7,7 +7,7 @@ use serde_path_to_error::Segment;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::config::DaemonConfig;
+use crate::config::ReloadableConfig;
 use crate::config::environment::ProcessEnvironment;
 use crate::config::schema::{check, schema_of};
 
@@ -114,7 +114,7 @@ impl<'a> ConfigTree<'a> {
     }
 
     /// Returns what the file and the flags say, if each key is known and has a value of its kind.
-    pub fn to_config<T: DaemonConfig>(&self) -> Checked<T> {
+    pub fn to_config<T: ReloadableConfig>(&self) -> Checked<T> {
         check(&schema_of::<T>(), "", &self.root)
             .map_err(|(key, offset, message)| self.error_at(&key, offset, message))?;
         let deserializer = ValueDeserializer::from(self.root.clone());

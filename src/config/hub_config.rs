@@ -16,7 +16,7 @@ use crate::config::secret::{ConfiguredSecret, content_of, read_secret_file};
 use crate::config::served_hub::HubInProcess;
 use crate::config::server::{Log, ServerSettings};
 use crate::config::text::{AsText, inner_values, with_slash};
-use crate::config::{DaemonConfig, key_change, named_changes, state_dir};
+use crate::config::{ReloadableConfig, key_change, named_changes, state_dir};
 
 /// The configuration of `rsnotify hub`, with the keys of its file. What [`HubConfig::load`] returns was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -102,7 +102,7 @@ impl HubConfig {
     }
 }
 
-impl DaemonConfig for HubConfig {
+impl ReloadableConfig for HubConfig {
     const DAEMON: DaemonKind = DaemonKind::Hub;
 
     fn shared_parts(&self) -> (&Path, &ServerSettings, &Log) {
@@ -168,7 +168,7 @@ pub struct PublisherSettings {
     /// Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the
     /// topic itself.
     #[schemars(example = &"topic", extend("x-shown" = true))]
-    pub verify: Option<PublisherProof>,
+    pub verify: Option<ExtraVerification>,
     /// Networks, such as `"10.0.0.0/8"`, in which its topics may be although they are not public.
     ///
     /// Names that resolve to other addresses inside are not read. An address in `topics` itself needs none.
@@ -178,7 +178,7 @@ pub struct PublisherSettings {
 /// Ways to verify a publication besides the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum PublisherProof {
+pub enum ExtraVerification {
     Topic,
 }
 

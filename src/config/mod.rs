@@ -338,7 +338,7 @@ fn resolved(path: &Path) -> PathBuf {
 const MAX_NAMES: usize = 3;
 
 /// A configuration that a running daemon may exchange for another one.
-pub trait DaemonConfig: Serialize + DeserializeOwned + JsonSchema {
+pub trait ReloadableConfig: Serialize + DeserializeOwned + JsonSchema {
     /// The daemon in whose file it is.
     const DAEMON: DaemonKind;
 
@@ -384,7 +384,7 @@ pub trait DaemonConfig: Serialize + DeserializeOwned + JsonSchema {
     }
 }
 
-impl DaemonConfig for Config {
+impl ReloadableConfig for Config {
     const DAEMON: DaemonKind = DaemonKind::Run;
 
     fn shared_parts(&self) -> (&Path, &ServerSettings, &Log) {

@@ -19,7 +19,7 @@ use toml::de::{DeTable, DeValue};
 use toml::ser::ValueSerializer;
 
 use crate::config::hub_config::HubConfig;
-use crate::config::{Config, DaemonConfig, broker, hub, hub_config, served_hub, source, text};
+use crate::config::{Config, ReloadableConfig, broker, hub, hub_config, served_hub, source, text};
 
 /// The daemons, each with a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ pub enum DaemonKind {
 }
 
 /// Returns the schema of the file of a daemon, with our own words.
-pub fn schema_of<T: DaemonConfig>() -> Value {
+pub fn schema_of<T: ReloadableConfig>() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     let tables = schema.get_mut("properties").and_then(Value::as_object_mut);
@@ -145,7 +145,7 @@ pub fn keys(schema: &Value) -> Option<&Map<String, Value>> {
 pub type Comment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Returns a configuration as TOML, with comments behind values.
-pub fn to_toml<T: DaemonConfig>(config: &T, comment: Comment<'_>) -> String {
+pub fn to_toml<T: ReloadableConfig>(config: &T, comment: Comment<'_>) -> String {
     let values = serde_json::to_value(config).unwrap_or_default();
     let schema = schema_of::<T>();
     let line = |name: &str, key: &str, value: &Value| {

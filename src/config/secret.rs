@@ -18,10 +18,10 @@ const MAX_SECRET: u64 = 64 << 10;
 /// A bundle of all the authorities that a system trusts has a few hundred.
 const MAX_PEM: u64 = 4 << 20;
 
-/// The holder of a secret or of certificates.
+/// The holder of a secret or of certificates: where it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum SecretHolder {
+pub enum SecretLocation {
     /// A file, by its path.
     File(PathBuf),
     /// An environment variable, by its name.
@@ -35,7 +35,7 @@ pub enum SecretHolder {
 #[serde(from = "TextOrHolder", into = "TextOrHolder")]
 pub struct ConfiguredSecret {
     /// The path of a file is absolute.
-    pub holder: Option<SecretHolder>,
+    pub holder: Option<SecretLocation>,
     pub content: Secret,
 }
 
@@ -46,7 +46,7 @@ pub struct ConfiguredSecret {
 )]
 enum TextOrHolder {
     Text(String),
-    Holder(SecretHolder),
+    Holder(SecretLocation),
 }
 
 impl From<TextOrHolder> for ConfiguredSecret {
@@ -92,8 +92,8 @@ impl ConfiguredSecret {
     }
 
     /// Takes a text for the path of a file.
-    fn treat_as_path(&mut self) -> &mut SecretHolder {
-        let file = || SecretHolder::File(self.content.reveal().into());
+    fn treat_as_path(&mut self) -> &mut SecretLocation {
+        let file = || SecretLocation::File(self.content.reveal().into());
         self.holder.get_or_insert_with(file)
     }
 }
@@ -177,14 +177,14 @@ pub fn mask_headers(headers: &mut BTreeMap<String, ConfiguredSecret>) {
     }
 }
 
-impl SecretHolder {
+impl SecretLocation {
     /// Returns its name in messages, and its content, which may have `max` bytes.
     fn content(&mut self, file: &ConfigTree<'_>, max: u64) -> Result<(String, String), String> {
         match self {
-            SecretHolder::File(path) if path.as_os_str().is_empty() => {
+            SecretLocation::File(path) if path.as_os_str().is_empty() => {
                 Err("it is empty".to_owned())
             }
-            SecretHolder::File(path) => {
+            SecretLocation::File(path) => {
                 let name = path.display().to_string();
                 *path = file.resolve_path(path);
                 // No message repeats a secret that stands in the place of its file.
@@ -194,7 +194,7 @@ impl SecretHolder {
                 }
                 Ok((name, read_file(path, max)?))
             }
-            SecretHolder::Env(name) => {
+            SecretLocation::Env(name) => {
                 let value = file
                     .environment
                     .variable(name)
@@ -208,7 +208,7 @@ impl SecretHolder {
                 }
                 Ok((format!("${name}"), value.to_owned()))
             }
-            SecretHolder::Credential(name) => {
+            SecretLocation::Credential(name) => {
                 let content = read_file(&credential_path(file, name)?, max)?;
                 Ok((format!("the credential {name}"), content))
             }

@@ -24,7 +24,7 @@ use crate::daemon::announcer::hubs::Submissions;
 use crate::daemon::announcer::watched_trees::{WatchedTrees, drop_elsewhere};
 use crate::daemon::change_reader::{ChangeReader, RoundJob};
 use crate::daemon::event_loop::commands::{answer, command_event, outcome};
-use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepCompleteness};
+use crate::daemon::event_loop::{DaemonRole, Input, LoopParts, SweepReadiness};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log::{self, error_chain};
 use crate::report;
@@ -384,7 +384,7 @@ impl DaemonRole for Announcer {
         Ok(status)
     }
 
-    fn end_step(&mut self) -> SweepCompleteness {
+    fn end_step(&mut self) -> SweepReadiness {
         let is_settled = self.has_swept_all();
         if is_settled {
             let trees = &mut self.trees;
@@ -395,11 +395,11 @@ impl DaemonRole for Announcer {
                 self.has_learned || change_sets::is_learning(self.engine.db()).is_ok_and(|it| !it);
         }
         if is_settled && self.has_learned {
-            SweepCompleteness::Complete
+            SweepReadiness::Complete
         } else if self.trees.was_settled {
-            SweepCompleteness::CompleteBefore
+            SweepReadiness::CompleteBefore
         } else {
-            SweepCompleteness::Partial
+            SweepReadiness::Partial
         }
     }
 

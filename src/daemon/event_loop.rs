@@ -23,7 +23,7 @@ use websub::http::Clock;
 use websub::hub::HubRecord;
 
 use crate::admin::Readiness;
-use crate::config::DaemonConfig;
+use crate::config::ReloadableConfig;
 use crate::control::{ControlReply, ControlRequest};
 use crate::daemon::Daemon;
 use crate::daemon::event_loop::commands::{NO_EMBEDDED_HUB, ask_subscriptions};
@@ -65,7 +65,7 @@ pub enum Input<I> {
 
 /// Whether every present mount was swept, and its Change Lists were read; `rsnotify hub` has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SweepCompleteness {
+pub enum SweepReadiness {
     /// Some were not yet.
     Partial,
     /// Some were not yet since the configuration changed; before, all were.
@@ -83,7 +83,7 @@ const MAX_INPUTS: usize = 4_096;
 /// follows the commit. Effects that wait for that stay with the role.
 pub trait DaemonRole: Sized {
     type Input: Send + 'static;
-    type Config: DaemonConfig;
+    type Config: ReloadableConfig;
 
     /// Consequence of changes that are not saved when the daemon stops, to continue a sentence.
     const UNSAVED_CHANGES: &'static str;
@@ -139,7 +139,7 @@ pub trait DaemonRole: Sized {
     ) -> state::Result<Status>;
 
     /// Ends a step, and returns whether every present mount was swept.
-    fn end_step(&mut self) -> SweepCompleteness;
+    fn end_step(&mut self) -> SweepReadiness;
 
     /// Returns its activity in one line, while the state can be saved. `refused` is the reason why the last configuration
     /// was not reloaded.
@@ -456,9 +456,9 @@ impl<R: DaemonRole> EventLoop<R> {
     fn report_health(&mut self, is_saved: bool) {
         let knowledge = self.role.end_step();
         // Mounts that were swept under the plan before are known.
-        let is_known = knowledge != SweepCompleteness::Partial;
+        let is_known = knowledge != SweepReadiness::Partial;
         self.readiness.update(is_saved, is_known);
-        if is_saved && knowledge == SweepCompleteness::Complete && !self.is_ready {
+        if is_saved && knowledge == SweepReadiness::Complete && !self.is_ready {
             self.is_ready = true;
             info!("ready");
             self.service_manager.report_ready();

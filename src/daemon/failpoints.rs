@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use websub::hub::HubRecord;
 
-use announce::event::{AnswerFact, Effect, Event, Fact};
+use announce::event::{AnswerOutcome, Effect, Event, Fact};
 use announce::observation::{Found, Observation};
 
 /// A point in the life of a delivery. At some of them a change is about to be saved; there is a second one once it is.
@@ -111,7 +111,7 @@ impl FailpointTrigger {
         });
         let told = effects.iter().filter_map(|effect| match effect {
             Effect::Tell(Fact::Cut { .. }) => of_save(Failpoint::Cut, Failpoint::CutSaved),
-            Effect::Tell(Fact::Answered(_, AnswerFact::Delivered { .. })) => {
+            Effect::Tell(Fact::Answered(_, AnswerOutcome::Delivered { .. })) => {
                 of_save(Failpoint::Told, Failpoint::ToldSaved)
             }
             Effect::Tell(Fact::Took { notifications, .. }) if !notifications.is_empty() => {

@@ -27,7 +27,7 @@ use websub::retry::end_after_restart;
 
 use crate::config::hub_config::HubConfig;
 use crate::control::{ControlReply, ControlRequest};
-use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepCompleteness};
+use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts, SweepReadiness};
 use crate::daemon::{Daemon, StartingDaemon, configuration_status};
 use crate::report;
 use crate::report::status::{Detail, Status};
@@ -302,8 +302,8 @@ impl DaemonRole for PublicHubRole {
         })
     }
 
-    fn end_step(&mut self) -> SweepCompleteness {
-        SweepCompleteness::Complete
+    fn end_step(&mut self) -> SweepReadiness {
+        SweepReadiness::Complete
     }
 
     fn activity(&self, refused: Option<&str>, parts: &HubParts) -> String {

@@ -7,7 +7,7 @@ use tracing::{Level, debug, error, info, warn};
 pub use websub::publisher::reason::error_chain;
 
 use crate::report::status::words::{counted, missing_in_words};
-use announce::event::{AnswerFact, AnsweredNotification, DropCause, Fact};
+use announce::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
 use announce::plan::is_broker_name;
 
 /// Logs a fact of the engine.
@@ -229,7 +229,7 @@ pub fn log_fact(fact: &Fact) {
     }
 }
 
-fn log_answer(answered: &AnsweredNotification, outcome: &AnswerFact) {
+fn log_answer(answered: &AnsweredNotification, outcome: &AnswerOutcome) {
     let AnsweredNotification {
         topic,
         hub,
@@ -238,11 +238,11 @@ fn log_answer(answered: &AnsweredNotification, outcome: &AnswerFact) {
         ..
     } = answered;
     match outcome {
-        AnswerFact::Delivered { changes, took } => {
+        AnswerOutcome::Delivered { changes, took } => {
             let seconds = took.as_secs_f64();
             info!(%topic, %hub, seq, changes, attempts, seconds, "delivered notification {seq} to {hub}");
         }
-        AnswerFact::Refused {
+        AnswerOutcome::Refused {
             refusal,
             next_try,
             is_news,
@@ -265,7 +265,7 @@ fn log_answer(answered: &AnsweredNotification, outcome: &AnswerFact) {
                 );
             }
         }
-        AnswerFact::Halved { limit, is_news } => {
+        AnswerOutcome::Halved { limit, is_news } => {
             let most = counted(*limit, "change");
             if *is_news {
                 warn!(
@@ -321,7 +321,7 @@ mod tests {
             seq: 1,
             attempts: 2,
         };
-        let halved = AnswerFact::Halved {
+        let halved = AnswerOutcome::Halved {
             limit: 1,
             is_news: true,
         };

@@ -11,17 +11,17 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use crate::tree::TreeNotice;
 use crate::tree::file::LastReport;
 use crate::tree::file_status::{self, file_system};
-use crate::tree::model::{DirectoryNumber, FileNumber, ListingOutcome, TreeEntry, join, push_name};
+use crate::tree::model::{DirectorySlot, DirectoryState, FileSlot, TreeEntry, join, push_name};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::sweep::Depth;
-use announce::candidates::{CandidateGlobs, MountUrlPath};
+use announce::candidates::{CandidateGlobs, GlobPrefix};
 use announce::observation::{FileId, Stat};
 
 /// A directory that is open to be listed.
 struct OpenDirectory {
-    id: DirectoryNumber,
+    id: DirectorySlot,
     /// Position of its mount.
     mount: usize,
     path: PathBuf,
@@ -33,7 +33,7 @@ struct OpenDirectory {
 impl Observer<'_> {
     /// Lists a directory and updates the model, or finds out what has become of it. Its subdirectories are listed later if
     /// they are new or `depth` says so.
-    pub fn list_directory(&mut self, id: DirectoryNumber, depth: Depth) {
+    pub fn list_directory(&mut self, id: DirectorySlot, depth: Depth) {
         let Some(directory) = self.model.directory(id) else {
             return;
         };
@@ -130,8 +130,8 @@ impl Observer<'_> {
         let Some(directory) = self.model.directory_mut(listing.id) else {
             return false;
         };
-        let before = std::mem::replace(&mut directory.state, ListingOutcome::Readable);
-        let was_denied = before == ListingOutcome::Denied;
+        let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
+        let was_denied = before == DirectoryState::Denied;
         if was_denied {
             self.end_unreadable(listing.id, listing.mount);
             let directory = listing.path.clone();
@@ -200,7 +200,7 @@ impl Observer<'_> {
     // One name.
 
     /// Checks what a name stands for, because an event said that it changed.
-    pub fn check_name(&mut self, id: DirectoryNumber, name: &[u8], hint: NameHint) {
+    pub fn check_name(&mut self, id: DirectorySlot, name: &[u8], hint: NameHint) {
         let existing = self.model.entry(id, name);
         let depth = match existing {
             _ if hint.renamed || hint.unclear => Depth::Subtree,
@@ -230,18 +230,18 @@ impl Observer<'_> {
     }
 
     /// Returns the path of a directory.
-    pub fn directory_path(&self, id: DirectoryNumber) -> Option<PathBuf> {
+    pub fn directory_path(&self, id: DirectorySlot) -> Option<PathBuf> {
         let mount = &self.mounts[self.model.directory(id)?.mount];
         Some(join(&mount.directory, &self.model.path_in_mount(id)))
     }
 
     /// Returns the path of a name in a directory.
-    pub fn path_of_name(&self, id: DirectoryNumber, name: &[u8]) -> Option<PathBuf> {
+    pub fn path_of_name(&self, id: DirectorySlot, name: &[u8]) -> Option<PathBuf> {
         Some(join(&self.directory_path(id)?, name))
     }
 
     /// Returns true if a directory that was listed is not there any more, or another one is.
-    pub fn is_replaced(&self, id: DirectoryNumber) -> bool {
+    pub fn is_replaced(&self, id: DirectorySlot) -> bool {
         let directory = self.model.directory(id);
         let identity = directory.and_then(|directory| directory.identity);
         let listed = identity.zip(self.directory_path(id));
@@ -252,7 +252,7 @@ impl Observer<'_> {
     /// entirely if it is new.
     pub fn update_name(
         &mut self,
-        id: DirectoryNumber,
+        id: DirectorySlot,
         name: &[u8],
         kind: FileType,
         depth: Option<Depth>,
@@ -270,7 +270,7 @@ impl Observer<'_> {
 
     pub fn update_directory(
         &mut self,
-        id: DirectoryNumber,
+        id: DirectorySlot,
         name: &[u8],
         depth: Option<Depth>,
     ) -> Option<TreeEntry> {
@@ -304,7 +304,7 @@ impl Observer<'_> {
     }
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
-    pub fn adopt_file(&mut self, id: DirectoryNumber, name: &[u8]) -> Option<FileNumber> {
+    pub fn adopt_file(&mut self, id: DirectorySlot, name: &[u8]) -> Option<FileSlot> {
         match self.model.entry(id, name) {
             Some(TreeEntry::File(file)) => return Some(file),
             Some(_) => self.remove_name(id, name),
@@ -327,7 +327,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a name is gone, with all beneath it.
-    pub fn remove_name(&mut self, id: DirectoryNumber, name: &[u8]) {
+    pub fn remove_name(&mut self, id: DirectorySlot, name: &[u8]) {
         match self.model.entry(id, name) {
             None => {}
             Some(TreeEntry::File(file)) => self.remove_file(file),
@@ -345,7 +345,7 @@ impl Observer<'_> {
 
     /// Removes a file. Its number may be used again: no part refers to it from here on, but for the queues of sweeps, which
     /// are looked up again.
-    fn remove_file(&mut self, id: FileNumber) {
+    fn remove_file(&mut self, id: FileSlot) {
         let Some((at, below)) = self.model.mount_and_path(id) else {
             return;
         };
@@ -363,7 +363,7 @@ impl Observer<'_> {
     }
 
     /// Removes a directory, after all beneath it. Its number may be used again too.
-    fn remove_directory(&mut self, id: DirectoryNumber) {
+    fn remove_directory(&mut self, id: DirectorySlot) {
         self.unwatch(id);
         self.queue.forget_directory(id);
         if let Some(directory) = self.model.remove_directory(id) {
@@ -379,7 +379,7 @@ impl Observer<'_> {
 /// directories.
 fn may_matter(
     candidates: &CandidateGlobs,
-    published: &MountUrlPath,
+    published: &GlobPrefix,
     below: &mut Vec<u8>,
     (name, kind): (&[u8], FileType),
 ) -> bool {
@@ -420,7 +420,7 @@ mod tests {
     use crate::tree::directory_listing::may_matter;
     use crate::tree::model::TreeEntry;
     use crate::tree::tests::observer;
-    use announce::candidates::{CandidateGlobs, MountUrlPath};
+    use announce::candidates::{CandidateGlobs, GlobPrefix};
     use rustix::fs::FileType;
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
     fn only_candidates_and_what_may_lead_to_some_are_looked_at() {
         let globs = (vec!["**/*.xml".into()], vec!["old/**".into()]);
         let candidates = CandidateGlobs::new(globs.0, globs.1).unwrap();
-        let published = MountUrlPath::default();
+        let published = GlobPrefix::default();
         let is_taken = |directory: &str, name: &str, kind| {
             let mut below = directory.into();
             let entry = (name.as_bytes(), kind);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::tree::model::DirectoryNumber;
+use crate::tree::model::DirectorySlot;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::watches::NameWatch;
 use announce::observation::{FileId, Incomplete, RACY, Stat};
@@ -27,10 +27,10 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// One path that is a candidate file, possibly by a link.
 #[derive(Debug, Default)]
-pub struct CandidateFile {
-    pub directory: DirectoryNumber,
+pub struct TrackedFile {
+    pub directory: DirectorySlot,
     pub name: Arc<[u8]>,
-    pub link: Option<Box<LinkTarget>>,
+    pub link: Option<Box<LinkedFile>>,
     pub last_read: Option<LastRead>,
     pub reported: LastReport,
     activity: Activity,
@@ -54,9 +54,9 @@ impl LastRead {
     }
 }
 
-/// Target of a link to a file.
+/// The file that a link leads to.
 #[derive(Debug)]
-pub struct LinkTarget {
+pub struct LinkedFile {
     pub identity: FileId,
     pub watch: Option<NameWatch>,
 }
@@ -94,12 +94,12 @@ struct Writing {
     last: Instant,
 }
 
-impl CandidateFile {
-    pub fn new(directory: DirectoryNumber, name: Arc<[u8]>) -> CandidateFile {
-        CandidateFile {
+impl TrackedFile {
+    pub fn new(directory: DirectorySlot, name: Arc<[u8]>) -> TrackedFile {
+        TrackedFile {
             directory,
             name,
-            ..CandidateFile::default()
+            ..TrackedFile::default()
         }
     }
 
@@ -333,7 +333,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use crate::tree::file::{CandidateFile, EMPTY_GRACE};
+    use crate::tree::file::{EMPTY_GRACE, TrackedFile};
     use crate::tree::model::Model;
     use crate::tree::pending_hints::NameHint;
     use announce::observation::{Incomplete, Stat};
@@ -341,9 +341,9 @@ mod tests {
     const OPEN_WRITER: Duration = Duration::from_secs(30);
     const SETTLE: Duration = Duration::from_secs(1);
 
-    fn file() -> CandidateFile {
+    fn file() -> TrackedFile {
         let root = Model::default().add_root(0);
-        CandidateFile::new(root, b"a.xml".as_slice().into())
+        TrackedFile::new(root, b"a.xml".as_slice().into())
     }
 
     fn hint(events: &[NameHint]) -> NameHint {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::tree::file::{CandidateFile, LastReport, is_racy};
+use crate::tree::file::{LastReport, TrackedFile, is_racy};
 use crate::tree::file_status::{self, FileStatus};
-use crate::tree::model::{FileNumber, join};
+use crate::tree::model::{FileSlot, join};
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::read_file::{ListKeyCache, read};
@@ -26,7 +26,7 @@ const MAX_THREADS: usize = 4;
 /// A file that must be read.
 #[derive(Debug)]
 struct FileReadJob {
-    id: FileNumber,
+    id: FileSlot,
     /// The name that it has, which no other file shares.
     name: Arc<[u8]>,
     mount: usize,
@@ -37,7 +37,7 @@ struct FileReadJob {
 
 impl Observer<'_> {
     /// Takes note of events about a file that is there.
-    pub fn apply_file_hint(&mut self, id: FileNumber, hint: NameHint) {
+    pub fn apply_file_hint(&mut self, id: FileSlot, hint: NameHint) {
         let (file, now) = (self.model.file_mut(id), Instant::now());
         match file.and_then(|file| file.apply_hint(hint, now, self.settings.open_writer)) {
             None => {}
@@ -47,7 +47,7 @@ impl Observer<'_> {
     }
 
     /// Looks at a file, and reads it if it must and may be read.
-    pub fn read_if_due(&mut self, id: FileNumber) {
+    pub fn read_if_due(&mut self, id: FileSlot) {
         if let Some(job) = self.read_job_if_due(id, false) {
             let found = read(&job.path, &self.settings.recent_keys);
             self.watches.read_events();
@@ -78,7 +78,7 @@ impl Observer<'_> {
 
     /// Looks at a file, perhaps as a part of a sweep, and decides whether it must and may be read. Returns nothing if
     /// it need not be read, or not yet.
-    fn read_job_if_due(&mut self, id: FileNumber, is_in_sweep: bool) -> Option<FileReadJob> {
+    fn read_job_if_due(&mut self, id: FileSlot, is_in_sweep: bool) -> Option<FileReadJob> {
         let file = self.model.file(id)?;
         let (name, is_link) = (Arc::clone(&file.name), file.link.is_some());
         let (mount, below) = self.model.mount_and_path(id)?;
@@ -115,7 +115,7 @@ impl Observer<'_> {
 
     /// Reports what was read, if that still counts by the events that were read since.
     fn report_read_file(&mut self, job: FileReadJob, (look, status): (Found, Option<FileStatus>)) {
-        let is_same = |file: &&CandidateFile| Arc::ptr_eq(&file.name, &job.name);
+        let is_same = |file: &&TrackedFile| Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].found.is_some();
         let Some(file) = self.model.file(job.id).filter(is_same).filter(|_| is_there) else {
             return;
@@ -144,14 +144,14 @@ impl Observer<'_> {
     }
 
     /// Rechecks the name of a file, because it stands for something else, or for nothing.
-    fn recheck_file_name(&mut self, id: FileNumber) {
+    fn recheck_file_name(&mut self, id: FileSlot) {
         if let Some((directory, name)) = self.model.name_of(id) {
             self.check_name(directory, &name, NameHint::RENAMED);
         }
     }
 
     /// Returns true if a file that is there need not be read, or not yet: its next look is set, or a report has it.
-    fn can_skip_read(&mut self, id: FileNumber, at: usize, stat: &Stat, is_in_sweep: bool) -> bool {
+    fn can_skip_read(&mut self, id: FileSlot, at: usize, stat: &Stat, is_in_sweep: bool) -> bool {
         let has_sharp_times = self.model.has_sharp_times(id);
         let Some(file) = self.model.file_mut(id) else {
             return true;
@@ -192,7 +192,7 @@ impl Observer<'_> {
         true
     }
 
-    fn incomplete(&mut self, id: FileNumber, reason: Incomplete, stat: Option<Stat>) {
+    fn incomplete(&mut self, id: FileSlot, reason: Incomplete, stat: Option<Stat>) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
@@ -205,7 +205,7 @@ impl Observer<'_> {
     }
 
     /// Reports why a file cannot be read, once for each reason.
-    pub fn report_incomplete(&mut self, id: FileNumber, reason: Incomplete) {
+    pub fn report_incomplete(&mut self, id: FileSlot, reason: Incomplete) {
         if let Some(file) = self.model.file_mut(id)
             && file.must_report_incomplete(&reason)
             && let Some((at, below)) = self.model.mount_and_path(id)

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tree::file::LinkTarget;
-use crate::tree::model::{DirectoryNumber, FileNumber, ListingOutcome, Name, TreeEntry};
+use crate::tree::file::LinkedFile;
+use crate::tree::model::{DirectorySlot, DirectoryState, FileSlot, Name, TreeEntry};
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Depth;
 use crate::tree::watches::NameWatchReason;
@@ -26,7 +26,7 @@ impl Observer<'_> {
     /// Takes note that a name is a link, whatever it leads to.
     pub fn update_link(
         &mut self,
-        id: DirectoryNumber,
+        id: DirectorySlot,
         name: &[u8],
         depth: Option<Depth>,
     ) -> Option<TreeEntry> {
@@ -74,12 +74,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
-    fn update_dead_link(
-        &mut self,
-        id: DirectoryNumber,
-        name: &[u8],
-        entry: TreeEntry,
-    ) -> TreeEntry {
+    fn update_dead_link(&mut self, id: DirectorySlot, name: &[u8], entry: TreeEntry) -> TreeEntry {
         if self.model.entry(id, name) != Some(entry) {
             self.remove_name(id, name);
         }
@@ -90,7 +85,7 @@ impl Observer<'_> {
     }
 
     /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
-    fn exceeds_link_limit(&mut self, id: DirectoryNumber, link: &Path) -> bool {
+    fn exceeds_link_limit(&mut self, id: DirectorySlot, link: &Path) -> bool {
         let Some(directory) = self.model.directory(id) else {
             return true;
         };
@@ -122,7 +117,7 @@ impl Observer<'_> {
 
     /// Returns the path of the directory above this one that is the same directory: a circle, wherever the link is that
     /// led here.
-    pub fn same_directory_above(&self, id: DirectoryNumber, identity: FileId) -> Option<PathBuf> {
+    pub fn same_directory_above(&self, id: DirectorySlot, identity: FileId) -> Option<PathBuf> {
         let above = self.model.directory(id)?.parent?;
         let same = self.model.same_on_path(above, identity)?;
         // Another directory may have come in its place, and its inode may be in use again.
@@ -131,26 +126,26 @@ impl Observer<'_> {
     }
 
     /// Takes note that a directory stands above itself.
-    pub fn cut_circle(&mut self, id: DirectoryNumber, directory: PathBuf, above: PathBuf) {
+    pub fn cut_circle(&mut self, id: DirectorySlot, directory: PathBuf, above: PathBuf) {
         self.unwatch(id);
         let Some(known) = self.model.directory_mut(id) else {
             return;
         };
         let at = known.mount;
-        let before = std::mem::replace(&mut known.state, ListingOutcome::Circle);
+        let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
         self.mounts[at].nested.set_nested(id, None);
         self.end_unreadable(id, at);
         for name in names {
             self.remove_name(id, &name);
         }
-        if before != ListingOutcome::Circle {
+        if before != DirectoryState::Circle {
             self.reports.notice(TreeNotice::Circle { directory, above });
         }
     }
 
     /// Takes note of where a link to a file ends, and has that watched, so that a rewrite there is noticed at once.
-    fn set_target(&mut self, id: FileNumber, link: &Path, identity: FileId) {
+    fn set_target(&mut self, id: FileSlot, link: &Path, identity: FileId) {
         let Some(file) = self.model.file(id) else {
             return;
         };
@@ -164,12 +159,12 @@ impl Observer<'_> {
         let named = NameWatchReason::Link(id);
         let watch = target.and_then(|target| self.watches.add_name(&target?, named));
         if let Some(file) = self.model.file_mut(id) {
-            file.link = Some(Box::new(LinkTarget { identity, watch }));
+            file.link = Some(Box::new(LinkedFile { identity, watch }));
         }
     }
 
     /// Takes note that a file is no link, or none to where it led.
-    pub fn forget_target(&mut self, id: FileNumber) {
+    pub fn forget_target(&mut self, id: FileSlot) {
         let target = self.model.file_mut(id).and_then(|file| file.link.take());
         if let Some(target) = target
             && let Some(link) = self.model.name_of(id)
@@ -211,7 +206,7 @@ impl Observer<'_> {
     }
 
     /// Takes note whether a file may be written without an event here: by another name, or where it is mounted from.
-    pub fn note_silent(&mut self, id: FileNumber, is_silent: bool) {
+    pub fn note_silent(&mut self, id: FileSlot, is_silent: bool) {
         if !is_silent {
             self.silent.remove(&id);
         } else if self.silent.len() < MAX_SILENT {
@@ -220,7 +215,7 @@ impl Observer<'_> {
     }
 
     /// Returns true if a file is there now with other stat data than it was read with.
-    fn has_file_changed(&self, id: FileNumber) -> bool {
+    fn has_file_changed(&self, id: FileSlot) -> bool {
         let status = self.model.file(id).and_then(|file| {
             let path = self.path_of_name(file.directory, &file.name)?;
             Some((file, file_status::of_path(&path).ok()?))

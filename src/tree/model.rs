@@ -10,21 +10,21 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use crate::tree::file::{CandidateFile, LinkTarget};
+use crate::tree::file::{LinkedFile, TrackedFile};
 use crate::tree::file_status::FileSystemTraits;
 use crate::tree::watches::WatchId;
 use announce::observation::{FileId, NestedFileSystem};
 
-/// Number of a directory: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
+/// Slot of a directory in the model: queues and timers refer to it, and may outlive what it stands for. It is given to another then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DirectoryNumber(pub u32);
+pub struct DirectorySlot(pub u32);
 
-/// Number of a file, like that of a directory.
+/// Slot of a file, like that of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FileNumber(pub u32);
+pub struct FileSlot(pub u32);
 
 /// A name in a directory.
-pub type Name = (DirectoryNumber, Arc<[u8]>);
+pub type Name = (DirectorySlot, Arc<[u8]>);
 
 /// All directories and files, by number.
 ///
@@ -32,7 +32,7 @@ pub type Name = (DirectoryNumber, Arc<[u8]>);
 #[derive(Debug, Default)]
 pub struct Model {
     directories: Slab<Directory>,
-    files: Slab<CandidateFile>,
+    files: Slab<TrackedFile>,
     /// The names that are symbolic links.
     pub links: BTreeSet<Name>,
 }
@@ -43,7 +43,7 @@ pub struct Directory {
     /// Position of its mount in the settings. Neither this nor its parent and name ever change.
     pub mount: usize,
     /// The directory above it; nothing for the root of a mount.
-    pub parent: Option<DirectoryNumber>,
+    pub parent: Option<DirectorySlot>,
     pub name: Arc<[u8]>,
     pub entries: HashMap<Arc<[u8]>, TreeEntry>,
     /// Identity of the directory that was listed last; of a link, of its target.
@@ -56,12 +56,12 @@ pub struct Directory {
     /// True if something is mounted there, be it a part of the same file system.
     pub is_mount_point: bool,
     pub watch: Option<WatchId>,
-    pub state: ListingOutcome,
+    pub state: DirectoryState,
 }
 
 /// Outcome of the last attempt to list a directory, which stands while its mount is away.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum ListingOutcome {
+pub enum DirectoryState {
     #[default]
     Readable,
     Denied,
@@ -71,8 +71,8 @@ pub enum ListingOutcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeEntry {
-    Directory(DirectoryNumber),
-    File(FileNumber),
+    Directory(DirectorySlot),
+    File(FileSlot),
     /// A link that leads nowhere, or in a circle.
     Dangling,
     /// A link to a directory that is not followed: what lies there is not missing.
@@ -80,14 +80,14 @@ pub enum TreeEntry {
 }
 
 impl TreeEntry {
-    pub fn directory(self) -> Option<DirectoryNumber> {
+    pub fn directory(self) -> Option<DirectorySlot> {
         match self {
             TreeEntry::Directory(id) => Some(id),
             TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
         }
     }
 
-    pub fn file(self) -> Option<FileNumber> {
+    pub fn file(self) -> Option<FileSlot> {
         match self {
             TreeEntry::File(id) => Some(id),
             TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
@@ -109,27 +109,27 @@ impl Directory {
 }
 
 impl Model {
-    pub fn directory(&self, id: DirectoryNumber) -> Option<&Directory> {
+    pub fn directory(&self, id: DirectorySlot) -> Option<&Directory> {
         self.directories.get(id.0 as usize)
     }
 
-    pub fn directory_mut(&mut self, id: DirectoryNumber) -> Option<&mut Directory> {
+    pub fn directory_mut(&mut self, id: DirectorySlot) -> Option<&mut Directory> {
         self.directories.get_mut(id.0 as usize)
     }
 
-    pub fn file(&self, id: FileNumber) -> Option<&CandidateFile> {
+    pub fn file(&self, id: FileSlot) -> Option<&TrackedFile> {
         self.files.get(id.0 as usize)
     }
 
-    pub fn file_mut(&mut self, id: FileNumber) -> Option<&mut CandidateFile> {
+    pub fn file_mut(&mut self, id: FileSlot) -> Option<&mut TrackedFile> {
         self.files.get_mut(id.0 as usize)
     }
 
     // What comes and goes.
 
     /// Adds the root of a mount, which may be a link.
-    pub fn add_root(&mut self, mount: usize) -> DirectoryNumber {
-        DirectoryNumber(number(self.directories.insert(Directory {
+    pub fn add_root(&mut self, mount: usize) -> DirectorySlot {
+        DirectorySlot(number(self.directories.insert(Directory {
             mount,
             is_link: true,
             ..Directory::default()
@@ -137,7 +137,7 @@ impl Model {
     }
 
     /// Adds a directory to another one, unless that is gone.
-    pub fn add_below(&mut self, parent: DirectoryNumber, name: &[u8]) -> Option<DirectoryNumber> {
+    pub fn add_below(&mut self, parent: DirectorySlot, name: &[u8]) -> Option<DirectorySlot> {
         let name: Arc<[u8]> = name.into();
         let above = self.directory(parent)?;
         let directory = Directory {
@@ -147,21 +147,21 @@ impl Model {
             is_behind_link: above.is_behind_link,
             ..Directory::default()
         };
-        let id = DirectoryNumber(number(self.directories.insert(directory)));
+        let id = DirectorySlot(number(self.directories.insert(directory)));
         self.set_entry((parent, name), TreeEntry::Directory(id));
         Some(id)
     }
 
-    pub fn add_file(&mut self, directory: DirectoryNumber, name: &[u8]) -> FileNumber {
+    pub fn add_file(&mut self, directory: DirectorySlot, name: &[u8]) -> FileSlot {
         let name: Arc<[u8]> = name.into();
-        let file = CandidateFile::new(directory, Arc::clone(&name));
-        let id = FileNumber(number(self.files.insert(file)));
+        let file = TrackedFile::new(directory, Arc::clone(&name));
+        let id = FileSlot(number(self.files.insert(file)));
         self.set_entry((directory, name), TreeEntry::File(id));
         id
     }
 
     /// Removes a directory, but nothing beneath it.
-    pub fn remove_directory(&mut self, id: DirectoryNumber) -> Option<Directory> {
+    pub fn remove_directory(&mut self, id: DirectorySlot) -> Option<Directory> {
         let removed = self.directories.try_remove(id.0 as usize)?;
         if let Some(parent) = removed.parent {
             self.remove_entry(parent, &removed.name);
@@ -172,7 +172,7 @@ impl Model {
         Some(removed)
     }
 
-    pub fn remove_file(&mut self, id: FileNumber) -> Option<CandidateFile> {
+    pub fn remove_file(&mut self, id: FileSlot) -> Option<TrackedFile> {
         let removed = self.files.try_remove(id.0 as usize)?;
         self.remove_entry(removed.directory, &removed.name);
         Some(removed)
@@ -180,7 +180,7 @@ impl Model {
 
     // Names.
 
-    pub fn entry(&self, id: DirectoryNumber, name: &[u8]) -> Option<TreeEntry> {
+    pub fn entry(&self, id: DirectorySlot, name: &[u8]) -> Option<TreeEntry> {
         self.directory(id)?.entries.get(name).copied()
     }
 
@@ -191,30 +191,30 @@ impl Model {
         }
     }
 
-    pub fn remove_entry(&mut self, id: DirectoryNumber, name: &[u8]) {
+    pub fn remove_entry(&mut self, id: DirectorySlot, name: &[u8]) {
         if let Some(directory) = self.directory_mut(id) {
             directory.entries.remove(name);
         }
     }
 
     /// Returns the directory at a path below another one, if it is known.
-    pub fn at(&self, root: DirectoryNumber, below: &[u8]) -> Option<DirectoryNumber> {
+    pub fn at(&self, root: DirectorySlot, below: &[u8]) -> Option<DirectorySlot> {
         let mut names = below.split(|&byte| byte == b'/');
         names.try_fold(root, |id, name| self.entry(id, name)?.directory())
     }
 
-    fn entries(&self, id: DirectoryNumber) -> impl Iterator<Item = TreeEntry> {
+    fn entries(&self, id: DirectorySlot) -> impl Iterator<Item = TreeEntry> {
         let directory = self.directory(id).into_iter();
         directory.flat_map(|it| it.entries.values().copied())
     }
 
     /// Returns the candidate files in a directory.
-    pub fn files_in(&self, id: DirectoryNumber) -> Vec<FileNumber> {
+    pub fn files_in(&self, id: DirectorySlot) -> Vec<FileSlot> {
         self.entries(id).filter_map(TreeEntry::file).collect()
     }
 
     /// Returns all directories beneath one, itself first.
-    pub fn subtree(&self, id: DirectoryNumber) -> Vec<DirectoryNumber> {
+    pub fn subtree(&self, id: DirectorySlot) -> Vec<DirectorySlot> {
         let mut found = vec![id];
         let mut next = 0;
         while let Some(&id) = found.get(next) {
@@ -225,7 +225,7 @@ impl Model {
     }
 
     /// Returns the symbolic links in a directory.
-    pub fn links_in(&self, id: DirectoryNumber) -> Vec<Name> {
+    pub fn links_in(&self, id: DirectorySlot) -> Vec<Name> {
         let from_here = self.links.range((id, Arc::default())..);
         let links = from_here.take_while(|(directory, _)| *directory == id);
         links.cloned().collect()
@@ -240,7 +240,7 @@ impl Model {
     }
 
     /// Forgets the writers of the files in a directory: their closing events may have been lost.
-    pub fn forget_writers_in(&mut self, id: DirectoryNumber) {
+    pub fn forget_writers_in(&mut self, id: DirectorySlot) {
         for file in self.files_in(id) {
             if let Some(file) = self.file_mut(file) {
                 file.forget_writer();
@@ -258,7 +258,7 @@ impl Model {
     // Paths.
 
     /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
-    pub fn path_in_mount(&self, id: DirectoryNumber) -> Vec<u8> {
+    pub fn path_in_mount(&self, id: DirectorySlot) -> Vec<u8> {
         let path = self.self_and_ancestors(id).map(|(_, directory)| directory);
         let beneath_root = path.filter(|directory| directory.parent.is_some());
         let mut names: Vec<&[u8]> = beneath_root.map(|it| &*it.name).collect();
@@ -267,20 +267,20 @@ impl Model {
     }
 
     /// Returns the path of a name in a directory, below the mount.
-    pub fn entry_path_in_mount(&self, id: DirectoryNumber, name: &[u8]) -> Vec<u8> {
+    pub fn entry_path_in_mount(&self, id: DirectorySlot, name: &[u8]) -> Vec<u8> {
         let mut below = self.path_in_mount(id);
         push_name(&mut below, name);
         below
     }
 
     /// Returns the directory and the name of a file.
-    pub fn name_of(&self, id: FileNumber) -> Option<Name> {
+    pub fn name_of(&self, id: FileSlot) -> Option<Name> {
         let file = self.file(id)?;
         Some((file.directory, Arc::clone(&file.name)))
     }
 
     /// Returns the position of a file's mount, and its path below that.
-    pub fn mount_and_path(&self, id: FileNumber) -> Option<(usize, Vec<u8>)> {
+    pub fn mount_and_path(&self, id: FileSlot) -> Option<(usize, Vec<u8>)> {
         let file = self.file(id)?;
         let below = self.entry_path_in_mount(file.directory, &file.name);
         Some((self.directory(file.directory)?.mount, below))
@@ -289,28 +289,28 @@ impl Model {
     /// Returns a directory and those above it, nearest first.
     fn self_and_ancestors(
         &self,
-        id: DirectoryNumber,
-    ) -> impl Iterator<Item = (DirectoryNumber, &Directory)> {
-        let known = |id: DirectoryNumber| Some((id, self.directory(id)?));
+        id: DirectorySlot,
+    ) -> impl Iterator<Item = (DirectorySlot, &Directory)> {
+        let known = |id: DirectorySlot| Some((id, self.directory(id)?));
         std::iter::successors(known(id), move |(_, below)| known(below.parent?))
     }
 
     /// Returns the number of links that the path to a directory leads through. The root may be one, which does not count.
-    pub fn count_links_on_path(&self, id: DirectoryNumber) -> usize {
-        let is_link = |(_, it): &(DirectoryNumber, &Directory)| it.is_link && it.parent.is_some();
+    pub fn count_links_on_path(&self, id: DirectorySlot) -> usize {
+        let is_link = |(_, it): &(DirectorySlot, &Directory)| it.is_link && it.parent.is_some();
         self.self_and_ancestors(id).filter(is_link).count()
     }
 
     /// Returns the nearest directory that has this identity, of this one and those above it. A link in this directory to one
     /// of that identity leads back.
-    pub fn same_on_path(&self, id: DirectoryNumber, identity: FileId) -> Option<DirectoryNumber> {
+    pub fn same_on_path(&self, id: DirectorySlot, identity: FileId) -> Option<DirectorySlot> {
         let mut path = self.self_and_ancestors(id);
         let same = path.find(|(_, directory)| directory.identity == Some(identity));
         same.map(|(id, _)| id)
     }
 
     /// Returns true if a directory lies on another device than the one above it, and that one is not known to be local.
-    pub fn is_on_remote_device(&self, id: DirectoryNumber) -> bool {
+    pub fn is_on_remote_device(&self, id: DirectorySlot) -> bool {
         self.directory(id).is_some_and(|directory| {
             let parent = directory.parent.and_then(|parent| self.directory(parent));
             let is_on_another = parent.is_some_and(|it| it.device() != directory.device());
@@ -319,13 +319,13 @@ impl Model {
     }
 
     /// Returns the file system of the directory above, if this one lies on the same device.
-    pub fn file_system_above(&self, id: DirectoryNumber, device: u64) -> Option<FileSystemTraits> {
+    pub fn file_system_above(&self, id: DirectorySlot, device: u64) -> Option<FileSystemTraits> {
         let parent = self.directory(self.directory(id)?.parent?)?;
         (parent.device() == Some(device)).then_some(parent.file_system)
     }
 
     /// Returns the file system that begins at a directory below a root, if one does.
-    pub fn nested_at(&self, id: DirectoryNumber) -> Option<NestedFileSystem> {
+    pub fn nested_at(&self, id: DirectorySlot) -> Option<NestedFileSystem> {
         let directory = self.directory(id)?;
         let above = self.directory(directory.parent?)?.device();
         let device = directory.device()?;
@@ -339,11 +339,11 @@ impl Model {
 
     /// Returns true if the next change of a file shows in its stat data, however soon it comes. A link's target may lie
     /// elsewhere than its directory.
-    pub fn has_sharp_times(&self, id: FileNumber) -> bool {
+    pub fn has_sharp_times(&self, id: FileSlot) -> bool {
         let file = self.file(id);
         let known = file.and_then(|file| Some((file, self.directory(file.directory)?)));
         known.is_some_and(|(file, directory)| {
-            let is_here = |target: &LinkTarget| Some(target.identity.device) == directory.device();
+            let is_here = |target: &LinkedFile| Some(target.identity.device) == directory.device();
             directory.file_system.has_sharp_times && file.link.as_deref().is_none_or(is_here)
         })
     }
@@ -374,7 +374,7 @@ pub fn join(directory: &Path, below: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use crate::tree::file_status::FileSystemTraits;
-    use crate::tree::model::{DirectoryNumber, Model, TreeEntry};
+    use crate::tree::model::{DirectorySlot, Model, TreeEntry};
     use announce::observation::FileId;
 
     fn identity(device: u64, inode: u64) -> Option<FileId> {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     /// A root and `a/b` in it, the inodes of which are 1, 2 and 3.
-    fn tree() -> (Model, [DirectoryNumber; 3]) {
+    fn tree() -> (Model, [DirectorySlot; 3]) {
         let mut model = Model::default();
         let root = model.add_root(0);
         let a = model.add_below(root, b"a").unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use announce::candidates::MountUrlPath;
+use announce::candidates::GlobPrefix;
 use announce::event::Event;
 use announce::observation::{DocumentPath, FileId, Incomplete, MountId, Stat, UnreadableDirectory};
 use announce::plan::MountPlan;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::diagnostics::machine::{DeniedOrAbsent, access_remedy};
 use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileSystemTraits, file_system};
-use crate::tree::model::{DirectoryNumber, ListingOutcome};
+use crate::tree::model::{DirectorySlot, DirectoryState};
 use crate::tree::nested_directories::NestedDirectories;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Sweep;
@@ -38,8 +38,8 @@ const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
 pub struct TreeMount {
     pub id: MountId,
     pub directory: PathBuf,
-    pub published: MountUrlPath,
-    pub root: DirectoryNumber,
+    pub published: GlobPrefix,
+    pub root: DirectorySlot,
     /// Identity of the root while it is there.
     pub found: Option<FileId>,
     /// Time when it was found, by the exact clock.
@@ -94,7 +94,7 @@ pub enum UnmetFile {
 impl TreeMount {
     pub fn new(
         plan: &MountPlan,
-        root: DirectoryNumber,
+        root: DirectorySlot,
         unmet: HashMap<Arc<[u8]>, UnmetFile>,
     ) -> TreeMount {
         TreeMount {
@@ -309,7 +309,7 @@ const MAX_NAMED: usize = 1_000;
 /// The directories of a mount that could not be read.
 #[derive(Debug, Default)]
 pub struct UnreadableDirectories {
-    pub denials: BTreeMap<DirectoryNumber, UnreadableRetry>,
+    pub denials: BTreeMap<DirectorySlot, UnreadableRetry>,
     /// True if the last report is outdated.
     is_outdated: bool,
 }
@@ -324,7 +324,7 @@ pub struct UnreadableRetry {
 
 impl UnreadableDirectories {
     /// Takes note that a directory could not be read. Returns true unless that is so once more.
-    fn add(&mut self, id: DirectoryNumber, mut directory: UnreadableDirectory) -> bool {
+    fn add(&mut self, id: DirectorySlot, mut directory: UnreadableDirectory) -> bool {
         let mut tries = 0;
         let before = self.denials.remove(&id);
         if let Some(before) = &before {
@@ -343,22 +343,22 @@ impl UnreadableDirectories {
     }
 
     /// Takes note that a directory can be read, or is none any more. Returns true if it could not be read before.
-    pub fn remove(&mut self, id: DirectoryNumber) -> bool {
+    pub fn remove(&mut self, id: DirectorySlot) -> bool {
         let was_denied = self.denials.remove(&id).is_some();
         self.is_outdated |= was_denied;
         was_denied
     }
 
     /// Returns the directories to try again.
-    pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectoryNumber> {
-        let is_due = move |(_, it): &(&DirectoryNumber, &UnreadableRetry)| it.retry_at <= now;
+    pub fn due(&self, now: Instant) -> impl Iterator<Item = DirectorySlot> {
+        let is_due = move |(_, it): &(&DirectorySlot, &UnreadableRetry)| it.retry_at <= now;
         self.denials.iter().filter(is_due).map(|(id, _)| *id)
     }
 }
 
 impl Observer<'_> {
     /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
-    pub fn mark_unreadable(&mut self, id: DirectoryNumber, path: &Path, error: Errno) {
+    pub fn mark_unreadable(&mut self, id: DirectorySlot, path: &Path, error: Errno) {
         let Some(directory) = self.model.directory_mut(id) else {
             return;
         };
@@ -367,13 +367,13 @@ impl Observer<'_> {
             let reason = unreadable_root(&self.mounts[at].directory, &error.into());
             return self.mark_mount_lost(at, &reason);
         }
-        let before = std::mem::replace(&mut directory.state, ListingOutcome::Denied);
+        let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
         let reason = file_status::reason(error);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
             .then(|| access_remedy(path, DeniedOrAbsent::Denied))
             .flatten();
-        if before != ListingOutcome::Denied {
+        if before != DirectoryState::Denied {
             self.reports.notice(TreeNotice::Unreadable {
                 directory: path.to_owned(),
                 reason: remedy.map_or(reason.clone(), |remedy| format!("{reason}: {remedy}")),
@@ -398,7 +398,7 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub fn end_unreadable(&mut self, id: DirectoryNumber, at: usize) {
+    pub fn end_unreadable(&mut self, id: DirectorySlot, at: usize) {
         if self.mounts[at].unreadable.remove(id) {
             self.sweep_soon(at);
         }

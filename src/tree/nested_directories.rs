@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::tree::TreeReport;
-use crate::tree::model::DirectoryNumber;
+use crate::tree::model::DirectorySlot;
 use crate::tree::observer::Observer;
 use crate::tree::sweep::Depth;
 use announce::event::Event;
@@ -27,7 +27,7 @@ const SWEEP_DELAY: Duration = Duration::from_secs(1);
 /// The directories of a mount where another file system begins.
 #[derive(Debug, Default)]
 pub struct NestedDirectories {
-    known: BTreeMap<DirectoryNumber, NestedFileSystem>,
+    known: BTreeMap<DirectorySlot, NestedFileSystem>,
     /// True if the last report may be outdated.
     is_outdated: bool,
     /// True if the next report ends the first sweep of the mount: it is sent even if it is the same.
@@ -38,7 +38,7 @@ pub struct NestedDirectories {
 impl NestedDirectories {
     /// Takes note of the file system that begins at a directory. There is none where the directory is gone, or lies in the
     /// file system of the one above it.
-    pub fn set_nested(&mut self, id: DirectoryNumber, begins: Option<NestedFileSystem>) {
+    pub fn set_nested(&mut self, id: DirectorySlot, begins: Option<NestedFileSystem>) {
         let before = match &begins {
             Some(nested) => self.known.insert(id, nested.clone()),
             None => self.known.remove(&id),
@@ -162,12 +162,12 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::model::{DirectoryNumber, Model};
+    use crate::tree::model::{DirectorySlot, Model};
     use crate::tree::nested_directories::{NestedDirectories, mount_point};
     use announce::observation::{FileId, NestedFileSystem};
 
     /// A root and a directory in it, on these devices.
-    fn tree(device: u64, below: u64) -> (Model, DirectoryNumber) {
+    fn tree(device: u64, below: u64) -> (Model, DirectorySlot) {
         let mut model = Model::default();
         let root = model.add_root(0);
         let inner = model.add_below(root, b"inner").unwrap();

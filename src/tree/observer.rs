@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::tree::lock;
 use announce::event::Event;
-use announce::observation::{DocumentPath, Found, Incomplete, NoDocument, Observation};
+use announce::observation::{DocumentPath, Found, Incomplete, Observation, WhyAbsent};
 use jiff::Timestamp;
 use rustix::fs::FileType;
 
-use crate::tree::model::{DirectoryNumber, FileNumber, Model, Name, TreeEntry, join};
+use crate::tree::model::{DirectorySlot, FileSlot, Model, Name, TreeEntry, join};
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::nested_directories::MOUNT_TABLE;
 use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHint};
@@ -38,7 +38,7 @@ pub struct Observer<'a> {
     /// The link that was rechecked last.
     pub rechecked_link: Option<Name>,
     /// Files that may be written without an event, a bounded number.
-    pub silent: HashSet<FileNumber>,
+    pub silent: HashSet<FileSlot>,
     /// The mounts, by their position in the settings.
     pub mounts: Vec<TreeMount>,
     /// Time of the next check of mounts and links.
@@ -269,7 +269,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
-    pub fn recheck_directory(&mut self, id: DirectoryNumber) {
+    pub fn recheck_directory(&mut self, id: DirectorySlot) {
         self.unwatch(id);
         let Some(directory) = self.model.directory(id) else {
             return;
@@ -369,7 +369,7 @@ impl<'a> Observer<'a> {
     }
 
     /// Returns the candidate at a path, looked up by name if it is not known yet.
-    fn file_at(&mut self, at: usize, below: &[u8]) -> Option<FileNumber> {
+    fn file_at(&mut self, at: usize, below: &[u8]) -> Option<FileSlot> {
         let mut names = below.split(|&byte| byte == b'/');
         let last = names.next_back()?;
         let below = |id, name: &[u8]| self.model.entry(id, name)?.directory();
@@ -387,7 +387,7 @@ pub struct ReportSender<'a> {
     /// True once the receiver wants no more.
     pub is_stopped: bool,
     observations: Vec<Observation>,
-    pub explained: Vec<(DocumentPath, NoDocument)>,
+    pub explained: Vec<(DocumentPath, WhyAbsent)>,
     /// The files that `observations` call missing, in case their mount is.
     pub missing: HashMap<DocumentPath, UnmetFile>,
 }

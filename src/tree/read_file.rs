@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::tree::lock;
 use announce::candidates::Exclusion;
-use announce::observation::{DocumentPath, Found, Incomplete, NoDocument, Stat};
+use announce::observation::{DocumentPath, Found, Incomplete, Stat, WhyAbsent};
 use resourcesync::capability::Capability;
 use resourcesync::change::Change;
 use resourcesync::change_list::{
@@ -131,32 +131,32 @@ fn try_read(path: &Path, recent_keys: &ListKeyCache) -> Result<(Found, Option<Fi
 }
 
 /// Explains why there is no document at a path. Returns nothing if there is one, or if the mount is not there.
-pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocument> {
+pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<WhyAbsent> {
     let mount = settings.mounts.iter().find(|plan| plan.id == path.mount)?;
     let file = join(&mount.directory, &path.below);
     match file_status::of_path(&file) {
         Err(error) if file_status::is_absence(error) => {
             file_status::of_path(&mount.directory).ok()?;
-            return Some(other_case(&file).map_or(NoDocument::Nothing, NoDocument::OtherCase));
+            return Some(other_case(&file).map_or(WhyAbsent::Nothing, WhyAbsent::OtherCase));
         }
-        Err(error) => return Some(NoDocument::Denied(file_status::reason(error))),
-        Ok(status) if status.kind != FileType::RegularFile => return Some(NoDocument::NotAFile),
+        Err(error) => return Some(WhyAbsent::Denied(file_status::reason(error))),
+        Ok(status) if status.kind != FileType::RegularFile => return Some(WhyAbsent::NotAFile),
         Ok(_) => {}
     }
     let excluded = settings
         .candidates
         .exclusion(&mount.url_path(), &path.below);
     if let Some(exclusion @ (Exclusion::Hidden | Exclusion::Excluded(_))) = excluded {
-        return Some(NoDocument::Excluded(exclusion));
+        return Some(WhyAbsent::Excluded(exclusion));
     }
     Some(match (read(&file, &settings.recent_keys).0, excluded) {
         // No glob would make a document of it.
-        (Found::Other { reason, .. }, _) => NoDocument::Other(reason),
-        (_, Some(exclusion)) => NoDocument::Excluded(exclusion),
-        (Found::Missing, None) => NoDocument::Nothing,
+        (Found::Other { reason, .. }, _) => WhyAbsent::Other(reason),
+        (_, Some(exclusion)) => WhyAbsent::Excluded(exclusion),
+        (Found::Missing, None) => WhyAbsent::Nothing,
         (Found::Document { .. }, None) => return None,
-        (Found::Incomplete(Incomplete::Denied(reason)), None) => NoDocument::Denied(reason),
-        (Found::Incomplete(reason), None) => NoDocument::Broken(reason.to_string()),
+        (Found::Incomplete(Incomplete::Denied(reason)), None) => WhyAbsent::Denied(reason),
+        (Found::Incomplete(reason), None) => WhyAbsent::Broken(reason.to_string()),
     })
 }
 

@@ -10,7 +10,7 @@ use announce::observation::{DocumentPath, Found, Incomplete};
 
 use crate::tree::TreeReport;
 use crate::tree::file_reading::MAX_AT_ONCE;
-use crate::tree::model::{DirectoryNumber, FileNumber};
+use crate::tree::model::{DirectorySlot, FileSlot};
 use crate::tree::mount::{TreeMount, UnmetFile};
 use crate::tree::observer::Observer;
 
@@ -24,12 +24,12 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// it is taken.
 #[derive(Debug)]
 pub struct Sweep {
-    pub directories: VecDeque<DirectoryNumber>,
+    pub directories: VecDeque<DirectorySlot>,
     /// Files to be read before the sweep is done.
-    pub files: VecDeque<FileNumber>,
+    pub files: VecDeque<FileSlot>,
     /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
     /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
-    pub unsettled: VecDeque<(FileNumber, Instant)>,
+    pub unsettled: VecDeque<(FileSlot, Instant)>,
     /// Number of candidates met.
     pub met: u64,
     pub started: Instant,
@@ -51,7 +51,7 @@ impl Sweep {
     }
 
     /// Begins with a root, be it again: what is still to be read is read.
-    pub fn begin(&mut self, root: DirectoryNumber) {
+    pub fn begin(&mut self, root: DirectorySlot) {
         self.directories = VecDeque::from([root]);
         (self.met, self.reported) = (0, Instant::now());
     }
@@ -177,22 +177,22 @@ pub enum Depth {
 /// Directories and files that go before any sweep, files whose time is still to come, and questions, which come last.
 #[derive(Debug, Default)]
 pub struct UrgentWorkQueue {
-    pub directories: VecDeque<DirectoryNumber>,
-    depths: HashMap<DirectoryNumber, Depth>,
-    pub files: VecDeque<FileNumber>,
+    pub directories: VecDeque<DirectorySlot>,
+    depths: HashMap<DirectorySlot, Depth>,
+    pub files: VecDeque<FileSlot>,
     /// The files in `files` that still exist and still wait.
-    waiting_files: HashSet<FileNumber>,
+    waiting_files: HashSet<FileSlot>,
     /// When files are queued without a hint.
-    pub times: BTreeSet<(Instant, FileNumber)>,
+    pub times: BTreeSet<(Instant, FileSlot)>,
     /// The same by file.
-    due: HashMap<FileNumber, Instant>,
+    due: HashMap<FileSlot, Instant>,
     /// Paths to explain when there is nothing else to do.
     pub questions: VecDeque<DocumentPath>,
 }
 
 impl UrgentWorkQueue {
     /// Queues a directory, or makes the listing that it waits for deeper.
-    pub fn push_directory(&mut self, id: DirectoryNumber, depth: Depth) {
+    pub fn push_directory(&mut self, id: DirectorySlot, depth: Depth) {
         if let Some(queued) = self.depths.get_mut(&id) {
             *queued = depth.max(*queued);
         } else {
@@ -201,14 +201,14 @@ impl UrgentWorkQueue {
         }
     }
 
-    pub fn push_file(&mut self, id: FileNumber) {
+    pub fn push_file(&mut self, id: FileSlot) {
         if self.waiting_files.insert(id) {
             self.files.push_back(id);
         }
     }
 
     /// Queues a file at some time, in place of any other time set for it.
-    pub fn push_file_after(&mut self, id: FileNumber, after: Duration) {
+    pub fn push_file_after(&mut self, id: FileSlot, after: Duration) {
         self.clear_timer(id);
         let at = Instant::now() + after;
         self.due.insert(id, at);
@@ -216,7 +216,7 @@ impl UrgentWorkQueue {
     }
 
     /// Forgets the time at which a file was to be queued.
-    pub fn clear_timer(&mut self, id: FileNumber) {
+    pub fn clear_timer(&mut self, id: FileSlot) {
         if let Some(at) = self.due.remove(&id) {
             self.times.remove(&(at, id));
         }
@@ -233,24 +233,24 @@ impl UrgentWorkQueue {
     }
 
     /// Takes the next directory to list.
-    pub fn pop_directory(&mut self) -> Option<(DirectoryNumber, Depth)> {
+    pub fn pop_directory(&mut self) -> Option<(DirectorySlot, Depth)> {
         let depths = &mut self.depths;
         let mut ids = std::iter::from_fn(|| self.directories.pop_front());
         ids.find_map(|id| Some((id, depths.remove(&id)?)))
     }
 
     /// Takes the next file to read.
-    pub fn pop_file(&mut self) -> Option<FileNumber> {
+    pub fn pop_file(&mut self) -> Option<FileSlot> {
         std::iter::from_fn(|| self.files.pop_front()).find(|id| self.waiting_files.remove(id))
     }
 
     /// Forgets a directory that is gone: its number may be used again.
-    pub fn forget_directory(&mut self, id: DirectoryNumber) {
+    pub fn forget_directory(&mut self, id: DirectorySlot) {
         self.depths.remove(&id);
     }
 
     /// Forgets a file that is gone: its number may be used again.
-    pub fn forget_file(&mut self, id: FileNumber) {
+    pub fn forget_file(&mut self, id: FileSlot) {
         self.waiting_files.remove(&id);
         self.clear_timer(id);
     }
@@ -265,7 +265,7 @@ mod tests {
 
     use crate::tree::TreeReport;
     use crate::tree::file_reading::MAX_AT_ONCE;
-    use crate::tree::model::{DirectoryNumber, FileNumber};
+    use crate::tree::model::{DirectorySlot, FileSlot};
     use crate::tree::mount::UnmetFile;
     use crate::tree::observer::Observer;
     use crate::tree::sweep::{Depth, PROGRESS_INTERVAL, Sweep, UrgentWorkQueue};
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_directory_waits_once_and_as_deep_as_was_asked() {
-        let (mut queue, root) = (UrgentWorkQueue::default(), DirectoryNumber(0));
+        let (mut queue, root) = (UrgentWorkQueue::default(), DirectorySlot(0));
         queue.push_directory(root, Depth::Subtree);
         queue.push_directory(root, Depth::Directory);
         assert_eq!(queue.pop_directory(), Some((root, Depth::Subtree)));
@@ -397,11 +397,8 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_not_taken_for_another_with_its_number() {
-        let (mut queue, file, directory) = (
-            UrgentWorkQueue::default(),
-            FileNumber(0),
-            DirectoryNumber(0),
-        );
+        let (mut queue, file, directory) =
+            (UrgentWorkQueue::default(), FileSlot(0), DirectorySlot(0));
         queue.push_directory(directory, Depth::Subtree);
         queue.forget_directory(directory);
         queue.push_directory(directory, Depth::Directory);
@@ -417,7 +414,7 @@ mod tests {
 
     #[test]
     fn only_the_last_time_set_for_a_file_counts() {
-        let [first, second] = [FileNumber(0), FileNumber(1)];
+        let [first, second] = [FileSlot(0), FileSlot(1)];
         let mut queue = UrgentWorkQueue::default();
         let later = Duration::from_secs(60);
         queue.push_file_after(first, Duration::ZERO);

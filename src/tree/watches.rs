@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use crate::tree::lock;
 
-use crate::tree::file::CandidateFile;
+use crate::tree::file::TrackedFile;
 use crate::tree::file_status::ALL_WRITE_HERE;
-use crate::tree::model::{DirectoryNumber, FileNumber};
+use crate::tree::model::{DirectorySlot, FileSlot};
 use crate::tree::notify::NotifyCrateBackend;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::{DirectoryHints, HintBatch, NameHint, PendingHints};
@@ -33,7 +33,7 @@ pub type NameWatch = (WatchId, Box<[u8]>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameWatchReason {
     /// A link to a file ends there.
-    Link(FileNumber),
+    Link(FileSlot),
     /// The root of this mount has that name.
     Mount(usize),
 }
@@ -49,7 +49,7 @@ pub enum WatchMask {
 /// The meaning of a watch. A directory that is reached by several paths has one watch.
 #[derive(Debug, Default)]
 pub struct WatchPurpose {
-    pub directories: Vec<DirectoryNumber>,
+    pub directories: Vec<DirectorySlot>,
     pub named: HashMap<Box<[u8]>, Vec<NameWatchReason>>,
     /// Events that the backend was asked for; more than are needed, if some were given up.
     asked: Option<WatchMask>,
@@ -167,7 +167,7 @@ impl Watches {
     }
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
-    pub fn add(&mut self, path: &Path, follow: bool, id: DirectoryNumber) -> io::Result<WatchId> {
+    pub fn add(&mut self, path: &Path, follow: bool, id: DirectorySlot) -> io::Result<WatchId> {
         let key = self.add_to_backend(path, follow, WatchMask::NamesAndContent)?;
         let mut pending = lock(&self.hints.pending);
         let watched = pending.watched.entry(key).or_default();
@@ -203,7 +203,7 @@ impl Watches {
         Some((key, name.into()))
     }
 
-    pub fn remove(&mut self, key: WatchId, directory: DirectoryNumber) {
+    pub fn remove(&mut self, key: WatchId, directory: DirectorySlot) {
         self.remove_purpose(key, |watched| {
             watched.directories.retain(|it| *it != directory);
         });
@@ -302,7 +302,7 @@ impl Observer<'_> {
     }
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
-    pub fn watch(&mut self, id: DirectoryNumber, path: &Path, at: usize) {
+    pub fn watch(&mut self, id: DirectorySlot, path: &Path, at: usize) {
         let gives_hints = self.mount_gives_hints(at);
         let Some(directory) = self.model.directory(id).filter(|_| gives_hints) else {
             return;
@@ -353,7 +353,7 @@ impl Observer<'_> {
         self.sweep_soon(at);
     }
 
-    pub fn unwatch(&mut self, id: DirectoryNumber) {
+    pub fn unwatch(&mut self, id: DirectorySlot) {
         if let Some(directory) = self.model.directory_mut(id)
             && let Some(key) = directory.watch.take()
         {
@@ -363,7 +363,7 @@ impl Observer<'_> {
 
     /// Returns true if an event that nobody took yet says that a file is being written: then a read of it before that does not
     /// count, whatever the file's times are.
-    pub fn is_written_again(&self, file: &CandidateFile) -> bool {
+    pub fn is_written_again(&self, file: &TrackedFile) -> bool {
         let watch = if let Some(target) = &file.link {
             target.watch.as_ref().map(|(key, name)| (*key, &**name))
         } else {

@@ -240,9 +240,7 @@ pub fn accepts(story: &Story, said: &str) {
 }
 
 #[rstest]
-fn an_emptied_tree_is_suspended_until_it_is_accepted(
-    #[values(Inotify, Notify, Poll)] watch: Watch,
-) {
+fn an_emptied_tree_is_suspended_until_accepted(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let mut story = Story::begin(watch, large(), KEYS);
     for name in ["a", ".well-known"] {
         fs::remove_dir_all(story.site.path(name)).unwrap();

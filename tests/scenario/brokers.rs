@@ -1,6 +1,6 @@
 //! Message brokers: told like hubs, and advertised by nothing (F1, F7).
 
-use announce::event::{AnswerFact, Fact};
+use announce::event::{AnswerOutcome, Fact};
 use announce::plan::{BrokerPlan, Plan};
 use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Hub;
@@ -157,7 +157,7 @@ fn an_error_about_the_login_needs_an_operator_and_a_retry_tries_at_once() {
         world.update("/a/changelist.xml").wait(300);
         assert_eq!(world.attempts_at(BROKER).len(), 1, "{kind:?}");
         let facts = world.facts();
-        let is_refused = |fact: &Fact| matches!(fact, Fact::Answered(_, AnswerFact::Refused { refusal, .. }) if refusal.needs_operator && refusal.kind == kind);
+        let is_refused = |fact: &Fact| matches!(fact, Fact::Answered(_, AnswerOutcome::Refused { refusal, .. }) if refusal.needs_operator && refusal.kind == kind);
         assert!(facts.iter().any(is_refused), "{facts:?}");
         world.script(BROKER, Reply::Accept);
         world.retry(None).expect_at(BROKER, 1, [UPDATED]);

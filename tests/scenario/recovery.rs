@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use announce::event::{AnswerFact, Fact};
+use announce::event::{AnswerOutcome, Fact};
 use announce::plan::Plan;
 use jiff::Timestamp;
 use rstest::rstest;
@@ -57,7 +57,7 @@ fn refusals_told(world: &mut World) -> usize {
     let told = world.facts().into_iter().filter(|fact| {
         matches!(
             fact,
-            Fact::Answered(_, AnswerFact::Refused { is_news: true, .. })
+            Fact::Answered(_, AnswerOutcome::Refused { is_news: true, .. })
                 | Fact::RefusedAlike { .. }
         )
     });
@@ -277,7 +277,7 @@ fn refusals_of_the_same_kind_are_told_three_times_and_then_by_number() {
     let news = facts.iter().filter(|fact| {
         matches!(
             fact,
-            Fact::Answered(_, AnswerFact::Refused { is_news: true, .. })
+            Fact::Answered(_, AnswerOutcome::Refused { is_news: true, .. })
         )
     });
     assert_eq!(news.count(), 3);
@@ -317,7 +317,7 @@ fn a_size_that_was_refused_is_remembered_for_an_hour() {
     world.facts();
     let halved = |world: &mut World| -> Vec<&str> {
         let halved = world.facts().into_iter().filter_map(|fact| match fact {
-            Fact::Answered(_, AnswerFact::Halved { is_news, .. }) => {
+            Fact::Answered(_, AnswerOutcome::Halved { is_news, .. }) => {
                 Some(if is_news { "told" } else { "noted" })
             }
             _ => None,
@@ -511,7 +511,7 @@ fn a_document_that_ended_and_began_is_too_large_without_haste() {
     assert_eq!(world.attempts_at(HUB).len(), 2, "two changes, halved once");
     assert!(matches!(
         world.facts().last(),
-        Some(Fact::Answered(_, AnswerFact::Refused { refusal, .. })) if refusal.needs_operator
+        Some(Fact::Answered(_, AnswerOutcome::Refused { refusal, .. })) if refusal.needs_operator
     ));
     world.script(HUB, Reply::Accept);
     let want = ["d /a/changelist.xml", "c resourcedump /a/changelist.xml"];
@@ -525,7 +525,7 @@ fn a_single_change_that_is_too_large_needs_an_operator() {
     world.update("/a/changelist.xml").wait(10);
     assert!(matches!(
         &world.facts()[..],
-        [Fact::Cut { .. }, Fact::Answered(_, AnswerFact::Refused { refusal, .. })]
+        [Fact::Cut { .. }, Fact::Answered(_, AnswerOutcome::Refused { refusal, .. })]
             if refusal.needs_operator
     ));
     world.script(HUB, Reply::Accept);

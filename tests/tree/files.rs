@@ -428,9 +428,7 @@ fn a_sweep_waits_for_a_directory_that_becomes_readable_during_it() {
 }
 
 #[rstest]
-fn a_file_linked_into_place_or_exchanged_is_seen(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn a_file_linked_in_place_or_exchanged_is_seen(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
     let mut it = Watched::start(watch);
     let Ok(fd) = rustix::fs::open(&it.root, OFlags::TMPFILE | OFlags::WRONLY, Mode::RUSR) else {

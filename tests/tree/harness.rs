@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use announce::candidates::CandidateGlobs;
 use announce::event::Event;
 use announce::observation::{
-    DocumentPath, FileId, Found, MountId, NoDocument, Stat, UnreadableDirectory,
+    DocumentPath, FileId, Found, MountId, Stat, UnreadableDirectory, WhyAbsent,
 };
 use announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ pub struct Watched {
     reports: Receiver<TreeReport>,
     /// Every look at a path, in order.
     pub looks: HashMap<Vec<u8>, Vec<Found>>,
-    pub explained: HashMap<Vec<u8>, NoDocument>,
+    pub explained: HashMap<Vec<u8>, WhyAbsent>,
     pub sweeps: usize,
     /// True if the last sweep reported that watches are lacking.
     pub is_unwatched: bool,

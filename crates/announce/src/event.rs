@@ -16,7 +16,7 @@ use crate::changes::round::{RoundAnswer, RoundRequest, UndatedCounts};
 use crate::delivery::{Submission, SubmissionId};
 use crate::finding::Finding;
 use crate::observation::{
-    DocumentPath, FileId, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
+    DocumentPath, FileId, MountId, NestedFileSystem, Observation, UnreadableDirectory, WhyAbsent,
 };
 use crate::state::ChannelId;
 
@@ -26,7 +26,7 @@ pub enum Event {
     /// Files were looked at.
     Observed(Vec<Observation>),
     /// The causes for which there is no document where a Capability List names one.
-    Explained(Vec<(DocumentPath, NoDocument)>),
+    Explained(Vec<(DocumentPath, WhyAbsent)>),
     /// A mount's root is there, and a sweep of it begins. `started` is by the file system's clock.
     MountFound {
         mount: MountId,
@@ -168,7 +168,7 @@ pub enum Fact {
         cause: DropCause,
     },
     /// A hub or broker answered the submission of a notification, and the answer counts.
-    Answered(AnsweredNotification, AnswerFact),
+    Answered(AnsweredNotification, AnswerOutcome),
     /// Single notifications were refused in the same way as some that were told before.
     RefusedAlike {
         hub: Hub,
@@ -248,7 +248,7 @@ pub struct AnsweredNotification {
 
 /// The outcome of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AnswerFact {
+pub enum AnswerOutcome {
     /// The hub accepted the notification. `took` is the time since it was cut.
     Delivered { changes: usize, took: Duration },
     /// The attempt failed; the notification will be tried again.

@@ -8,7 +8,7 @@ use resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
 use resourcesync::uri::{Hub, Topic, Uri};
 use serde::{Deserialize, Serialize};
 
-use crate::observation::NoDocument;
+use crate::observation::WhyAbsent;
 
 /// A problem that a generator, or the configuration, should put right. Never a reason to guess.
 #[derive(
@@ -126,7 +126,7 @@ pub enum Finding {
     NoDocument {
         set: Uri,
         uri: Uri,
-        cause: NoDocument,
+        cause: WhyAbsent,
     },
     /// More documents without a file, of which only the number is told.
     #[error(
@@ -206,7 +206,7 @@ impl Finding {
             }
             Finding::RelativeLoc { loc: text, .. }
             | Finding::NoDocument {
-                cause: NoDocument::Broken(text) | NoDocument::Denied(text),
+                cause: WhyAbsent::Broken(text) | WhyAbsent::Denied(text),
                 ..
             } => text.clear(),
             _ => {}

@@ -134,7 +134,7 @@ pub enum Incomplete {
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
 )]
-pub enum NoDocument {
+pub enum WhyAbsent {
     /// Nothing, or nothing that can be told from it.
     #[error("no file is there")]
     Nothing,

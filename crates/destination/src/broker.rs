@@ -10,18 +10,18 @@ use messaging::client::WAITS;
 use messaging::frame::Frame;
 use messaging::message::INITIAL;
 use messaging::refusal::BrokerFailure;
-use messaging::session::{BrokerReader, MessageSelection};
+use messaging::session::{MessageReceiver, MessageSelection};
 use messaging::settings::BrokerSettings;
 use resourcesync::escape::escaped;
-use resourcesync::feed::{ContentChangeMessage, FeedEntry, change_term};
+use resourcesync::feed::{FeedEntry, ObjectFeed, change_term};
 use resourcesync::receive::Notification;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::command::CommandInput;
 use crate::failure::{Failure, FailureKind};
-use crate::notification::ListenEvent;
-use crate::reporter::{PrintedText, Reporter};
+use crate::notification::HandedMessage;
+use crate::reporter::{OutputText, Reporter};
 use crate::{
     CLOSE_TIMEOUT, ExecOptions, OutputOptions, ignore_broken_pipe, stop_signals,
     wait_for_second_signal, wait_for_stop,
@@ -32,9 +32,9 @@ const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic",
 
 /// The content of a message, read as far as it can be.
 enum MessageContent {
-    Notification(ListenEvent),
+    Notification(HandedMessage),
     /// The changes of one object.
-    Feed(ContentChangeMessage),
+    Feed(ObjectFeed),
     Other,
 }
 
@@ -76,7 +76,7 @@ impl BrokerListener<'_> {
         loop {
             let opened = tokio::select! {
                 () = wait_for_stop(&self.stop) => return Ok(()),
-                opened = BrokerReader::open(&self.settings, &self.wanted) => opened,
+                opened = MessageReceiver::open(&self.settings, &self.wanted) => opened,
             };
             let error = match opened {
                 Ok(mut subscription) => {
@@ -114,7 +114,7 @@ impl BrokerListener<'_> {
     /// that the output is closed.
     async fn hand_over_all(
         &self,
-        subscription: &mut BrokerReader,
+        subscription: &mut MessageReceiver,
     ) -> io::Result<Option<BrokerFailure>> {
         loop {
             let message = tokio::select! {
@@ -150,11 +150,11 @@ impl BrokerListener<'_> {
             return Ok(self.execute(run, command).await);
         }
         let text = if self.output.json {
-            PrintedText::Line(content.json(message).to_string())
+            OutputText::Line(content.json(message).to_string())
         } else if self.output.xml {
-            PrintedText::Document(message.body.clone())
+            OutputText::Document(message.body.clone())
         } else {
-            PrintedText::Lines(content.text(message))
+            OutputText::Lines(content.text(message))
         };
         self.reporter.print(text, wait_for_stop(&self.stop)).await
     }
@@ -183,10 +183,10 @@ impl MessageContent {
         let topic = message.header("topic").unwrap_or_default();
         let content = match message.header("format") {
             Some("resourcesync") => Notification::parse(&message.body).ok().map(|notification| {
-                MessageContent::Notification(ListenEvent::new(topic, notification, &message.body))
+                MessageContent::Notification(HandedMessage::new(topic, notification, &message.body))
             }),
             // Other servers' messages may have no properties.
-            Some("atom") | None => ContentChangeMessage::parse(&message.body)
+            Some("atom") | None => ObjectFeed::parse(&message.body)
                 .ok()
                 .map(MessageContent::Feed),
             Some(_) => None,

@@ -69,7 +69,7 @@ pub async fn missed(
     topic: &str,
     memory: &Memory,
     following: Option<&NotificationAfterMissed>,
-    patience: &mut FailingDocuments,
+    patience: &mut FailedAttempts,
 ) -> Result<MissedChanges, CatchUpError> {
     let nothing = |error| MissedChanges {
         missed: Vec::new(),
@@ -263,7 +263,7 @@ impl CatchUpError {
     fn give_up_or_retry(
         self,
         url: &str,
-        patience: &mut FailingDocuments,
+        patience: &mut FailedAttempts,
     ) -> Result<CatchUpError, CatchUpError> {
         if !self.is_temporary() {
             return Ok(self);
@@ -281,12 +281,12 @@ impl CatchUpError {
 /// The documents that could not be used in the attempts so far, by URL. Each has its own time: one that is gone for good
 /// shortens that of no other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FailingDocuments {
+pub struct FailedAttempts {
     /// The first failure, and the number of attempts.
     failing: BTreeMap<String, (Instant, u32)>,
 }
 
-impl FailingDocuments {
+impl FailedAttempts {
     /// Notes that a document could not be used. Returns the number of attempts if it is given up now.
     pub fn count_failure(&mut self, url: &str, now: Instant) -> Option<u32> {
         let (since, attempts) = self.failing.entry(url.to_owned()).or_insert((now, 0));
@@ -311,9 +311,8 @@ mod tests {
     use rstest::rstest;
 
     use super::{
-        ATTEMPTS, CatchUpError, DocumentQueue, FailingDocuments, Instant, ListedEntry,
-        MAX_DOCUMENTS, Memory, MissedChanges, NotificationAfterMissed, PATIENCE, error_chain,
-        missed,
+        ATTEMPTS, CatchUpError, DocumentQueue, FailedAttempts, Instant, ListedEntry, MAX_DOCUMENTS,
+        Memory, MissedChanges, NotificationAfterMissed, PATIENCE, error_chain, missed,
     };
 
     /// Answers requests for these documents, of which `BASE` is the URL, and all others with 404. Returns the URL.
@@ -371,7 +370,7 @@ mod tests {
     async fn read(
         base: &str,
         following: Option<&NotificationAfterMissed>,
-        patience: &mut FailingDocuments,
+        patience: &mut FailedAttempts,
     ) -> Result<MissedChanges, CatchUpError> {
         let up = format!("{base}/cl.xml");
         let mut memory = Memory::new(None, Some(&up));
@@ -396,12 +395,12 @@ mod tests {
         #[case] readable: usize,
     ) {
         let base = serve(documents);
-        let mut patience = FailingDocuments::default();
+        let mut patience = FailedAttempts::default();
         let error = read(&base, None, &mut patience).await.unwrap_err();
         assert!(error_chain(&error).contains(name), "{error:?}");
 
         let url = format!("{base}/{name}");
-        let mut patience = FailingDocuments::default();
+        let mut patience = FailedAttempts::default();
         let long_ago = Instant::now().checked_sub(Duration::from_secs(3600));
         for _ in 0..10 {
             patience.count_failure(&url, long_ago.unwrap());
@@ -419,7 +418,7 @@ mod tests {
     async fn a_capability_list_with_other_lists_only_is_not_waited_for() {
         let entry = "<url><loc>BASE/r.xml</loc><rs:md capability=\"resourcelist\"/></url>";
         let base = serve(vec![("/cl.xml", document("capabilitylist", entry))]);
-        let read = read(&base, None, &mut FailingDocuments::default())
+        let read = read(&base, None, &mut FailedAttempts::default())
             .await
             .unwrap();
         assert_eq!(
@@ -454,7 +453,7 @@ mod tests {
             from: "2026-11-20T10:05:00Z".parse().unwrap(),
             keys: HashSet::new(),
         });
-        let read = read(&base, following.as_ref(), &mut FailingDocuments::default()).await;
+        let read = read(&base, following.as_ref(), &mut FailedAttempts::default()).await;
         let reasons = reasons(&read.unwrap());
         assert_eq!(!reasons.is_empty(), is_reported, "{reasons:?}");
     }
@@ -465,7 +464,7 @@ mod tests {
             capability_list(&["b.xml", "c.xml", "a.xml"]),
             change_list(),
         ]);
-        let mut patience = FailingDocuments::default();
+        let mut patience = FailedAttempts::default();
         assert!(read(&base, None, &mut patience).await.is_err());
         let now = Instant::now();
         let many: Vec<_> = ["b.xml", "c.xml"]
@@ -527,7 +526,7 @@ mod tests {
     #[test]
     fn a_document_is_given_up_after_several_attempts_and_some_minutes() {
         let start = Instant::now();
-        let mut patience = FailingDocuments::default();
+        let mut patience = FailedAttempts::default();
         for attempt in 1..ATTEMPTS * 2 {
             let now = start + Duration::from_secs(u64::from(attempt));
             assert_eq!(patience.count_failure("a", now), None, "{attempt} attempts");

@@ -7,7 +7,7 @@ use resourcesync::uri::{Hub, Topic};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use websub::retry::backoff;
-use websub::subscriber::{CallbackSubscription, HubDecision, SubscribeError};
+use websub::subscriber::{HubDecision, SubscribeError, SubscriptionHandle};
 
 use crate::channels::current_hub;
 use crate::failure::{Failure, FailureKind};
@@ -28,7 +28,7 @@ const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct SubscriptionKeeper {
     pub listening: Arc<ListenContext>,
-    pub subscription: CallbackSubscription,
+    pub subscription: SubscriptionHandle,
     pub topic: Topic,
     /// The hub that the topic named last.
     pub hub: Hub,

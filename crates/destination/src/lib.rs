@@ -59,7 +59,7 @@ pub use crate::failure::FailureKind;
 use crate::keeper::{FirstRequestFailure, SubscriptionKeeper};
 use crate::memory::{KeySet, Memory};
 use crate::receiver::{CatchUpRetry, TopicReceiver, initial_memory};
-use crate::reporter::{PrintedText, Reporter};
+use crate::reporter::{OutputText, Reporter};
 use crate::state::{ListenState, SavedSubscription};
 
 /// Lease to request, unless another is wanted.
@@ -148,7 +148,7 @@ pub async fn listen(
         }
     };
     let failed = ended.err().map(|failure| {
-        reporter.print_later(PrintedText::Message(failure.reason));
+        reporter.print_later(OutputText::Message(failure.reason));
         failure.kind
     });
     reporter.finish().await;

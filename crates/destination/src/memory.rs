@@ -8,7 +8,7 @@ use resourcesync::capability::ChannelKind;
 use resourcesync::receive::{ReceivedChange, time_span};
 use serde::{Deserialize, Serialize};
 
-use crate::notification::ListenEvent;
+use crate::notification::HandedMessage;
 
 /// Hexadecimal digits of a key.
 const DIGITS: usize = 16;
@@ -83,7 +83,7 @@ impl Memory {
 
     /// Returns the relation of a notification to those before it (Change Notification 1.0.1 section 3: intervals are
     /// consecutive and do not overlap).
-    pub fn relation(&self, new: &ListenEvent) -> Continuity {
+    pub fn relation(&self, new: &HandedMessage) -> Continuity {
         if self.digests.contains(&new.digest) {
             return Continuity::Repeat;
         }
@@ -108,7 +108,7 @@ impl Memory {
     }
 
     /// Returns the memory after a notification was handed over.
-    pub fn after(mut self, new: &ListenEvent) -> Memory {
+    pub fn after(mut self, new: &HandedMessage) -> Memory {
         self.kind = Some(new.kind);
         self.up = new.up.clone().or(self.up);
         self.digests.push_back(new.digest.clone());
@@ -203,7 +203,7 @@ impl Memory {
 
     /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
     /// that has the notifications before it too, and not one of these that comes late.
-    pub fn is_extended_by(&self, new: &ListenEvent) -> bool {
+    pub fn is_extended_by(&self, new: &HandedMessage) -> bool {
         start_of_time(new.until.as_deref()) > start_of_time(self.until.as_deref())
     }
 
@@ -477,7 +477,7 @@ mod tests {
     use resourcesync::listing::ListedEntry;
 
     use super::{
-        ChannelKind, Continuity, EDGE_KEYS, EqualChangeCounts, KeySet, ListenEvent, Memory,
+        ChannelKind, Continuity, EDGE_KEYS, EqualChangeCounts, HandedMessage, KeySet, Memory,
         MissedChange, MissedSelection, NotificationAfterMissed, ReceivedChange, ReceivedKey,
         Timestamp,
     };
@@ -551,13 +551,13 @@ mod tests {
     }
 
     /// A notification between two times, such as `10:00:00Z`, without changes.
-    fn notification(from: &str, until: &str, body: &str) -> ListenEvent {
+    fn notification(from: &str, until: &str, body: &str) -> HandedMessage {
         let text = |time: &str| match time {
             "" => None,
             time if time.contains(':') => Some(format!("2026-11-20T{time}")),
             other => Some(other.to_owned()),
         };
-        ListenEvent {
+        HandedMessage {
             topic: "https://e.org/t".to_owned(),
             kind: ChannelKind::Change,
             from: text(from),
@@ -570,8 +570,8 @@ mod tests {
     }
 
     /// The memory after a notification that has changes.
-    fn after(memory: &Memory, notification: &ListenEvent, changes: &[ReceivedChange]) -> Memory {
-        memory.clone().after(&ListenEvent {
+    fn after(memory: &Memory, notification: &HandedMessage, changes: &[ReceivedChange]) -> Memory {
+        memory.clone().after(&HandedMessage {
             entries: HandedEntries::Change(changes.to_vec()),
             ..notification.clone()
         })

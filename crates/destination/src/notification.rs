@@ -17,7 +17,7 @@ use crate::channels::ADVERTISING;
 /// One notification, or missed changes in the form of one; as JSON, with a field that says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "notification")]
-pub struct ListenEvent {
+pub struct HandedMessage {
     pub topic: String,
     pub kind: ChannelKind,
     pub from: Option<String>,
@@ -40,9 +40,9 @@ pub enum HandedEntries {
     Change(Vec<ReceivedChange>),
 }
 
-impl ListenEvent {
+impl HandedMessage {
     /// Returns a notification that was received on a topic, as `body`.
-    pub fn new(topic: &str, notification: Notification, body: &[u8]) -> ListenEvent {
+    pub fn new(topic: &str, notification: Notification, body: &[u8]) -> HandedMessage {
         let kind = notification.kind();
         let (from, until, up, entries) = match notification {
             Notification::Framework(payload) => (
@@ -56,7 +56,7 @@ impl ListenEvent {
                 (changes.from, changes.until, changes.up, entries)
             }
         };
-        ListenEvent {
+        HandedMessage {
             topic: topic.to_owned(),
             kind,
             from,
@@ -106,7 +106,7 @@ fn serialize_entries<S: Serializer>(entries: &[Entry], serializer: S) -> Result<
 }
 
 /// One line per entry. Characters that would end a line are escaped; the rest is left to the output.
-impl fmt::Display for ListenEvent {
+impl fmt::Display for HandedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entries {
             HandedEntries::Framework(entries) => {
@@ -144,14 +144,14 @@ fn text(value: &Option<String>) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ListenEvent, Notification};
+    use super::{HandedMessage, Notification};
 
-    fn handed(entries: &str) -> ListenEvent {
+    fn handed(entries: &str) -> HandedMessage {
         let body = format!(
             "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
              <rs:md capability=\"change-notification\" from=\"2026-11-20T10:00:00Z\" until=\"2026-11-20T10:05:31Z\"/>{entries}</urlset>"
         );
-        ListenEvent::new(
+        HandedMessage::new(
             "https://e.org/t",
             Notification::parse(body.as_bytes()).unwrap(),
             body.as_bytes(),
@@ -176,7 +176,7 @@ mod tests {
     fn a_notification_is_a_line_of_json() {
         let entries = "<url><loc>https://e.org/2</loc><rs:md change=\"deleted\"/></url>";
         let mut handed = handed(entries);
-        let json = |handed: &ListenEvent| serde_json::to_string(handed).unwrap();
+        let json = |handed: &HandedMessage| serde_json::to_string(handed).unwrap();
         let rest = "\"entries\":[{\"loc\":\"https://e.org/2\",\"change\":\"deleted\"}]}";
         let head = "{\"event\":\"notification\",\"topic\":\"https://e.org/t\",\"kind\":\"change\",\
                     \"from\":\"2026-11-20T10:00:00Z\",\"until\":\"2026-11-20T10:05:31Z\",\"up\":null,";

@@ -13,17 +13,17 @@ use tokio::time::{Instant, sleep_until};
 use websub::http::lock;
 use websub::publisher::reason::error_chain;
 use websub::retry::backoff;
-use websub::subscriber::DistributionRequest;
+use websub::subscriber::CheckedDelivery;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
-use crate::change_lists::{CatchUpError, FailingDocuments, MissedChanges, missed};
+use crate::change_lists::{CatchUpError, FailedAttempts, MissedChanges, missed};
 use crate::channels::ListenedChannel;
 use crate::command::CommandInput;
 use crate::memory::{
     Continuity, KeySet, Memory, MissedChange, NotificationAfterMissed, ReceivedKey,
 };
-use crate::notification::{HandedEntries, ListenEvent};
-use crate::reporter::PrintedText;
+use crate::notification::{HandedEntries, HandedMessage};
+use crate::reporter::OutputText;
 use crate::{ListenContext, wait_for_stop};
 
 /// Missed changes handed over at a time.
@@ -40,7 +40,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub struct TopicReceiver {
     pub listening: Arc<ListenContext>,
     pub topic: Topic,
-    pub received: mpsc::Receiver<DistributionRequest>,
+    pub received: mpsc::Receiver<CheckedDelivery>,
     /// Signal that notifications may have been missed: at the start, and when a subscription had lapsed.
     pub check: Arc<Notify>,
     /// The changes handed over since the start, to leave out what overlapping notifications repeat.
@@ -53,7 +53,7 @@ pub struct TopicReceiver {
 pub struct CatchUpRetry {
     at: Option<Instant>,
     attempts: u32,
-    patience: FailingDocuments,
+    patience: FailedAttempts,
     /// The last reason that was reported.
     reason: Option<String>,
     /// True if missed notifications are known that could not be handed over. Later ones wait for them.
@@ -64,7 +64,7 @@ pub struct CatchUpRetry {
 #[derive(Debug)]
 struct HandOver {
     /// None if all of it was handed over before.
-    handed: Option<ListenEvent>,
+    handed: Option<HandedMessage>,
     /// The notification as received; empty for missed changes from Change Lists.
     body: Vec<u8>,
     /// The memory once it is handed over; none in the middle of missed changes.
@@ -115,15 +115,14 @@ impl TopicReceiver {
     }
 
     /// Takes received notifications. The hub is answered 200 once they were handed over.
-    async fn take(&mut self, requests: Vec<DistributionRequest>) -> io::Result<()> {
+    async fn take(&mut self, requests: Vec<CheckedDelivery>) -> io::Result<()> {
         let mut notifications = Vec::new();
         for request in requests {
             match request {
                 // The hub delivers it again, after those that it has delivered before.
-                DistributionRequest::Notification(notification)
-                    if notification.answer.is_closed() => {}
-                DistributionRequest::Notification(notification) => notifications.push(notification),
-                DistributionRequest::BadSignature { signature } => {
+                CheckedDelivery::Notification(notification) if notification.answer.is_closed() => {}
+                CheckedDelivery::Notification(notification) => notifications.push(notification),
+                CheckedDelivery::BadSignature { signature } => {
                     let reporter = &self.listening.reporter;
                     reporter.bad_signature(self.topic.as_str(), signature.as_deref());
                 }
@@ -152,7 +151,7 @@ impl TopicReceiver {
                 notification.acknowledge();
             }
             if !self.retry.has_pending && self.retry.at.is_none() {
-                (self.retry.patience, self.retry.reason) = (FailingDocuments::default(), None);
+                (self.retry.patience, self.retry.reason) = (FailedAttempts::default(), None);
             }
         }
         Ok(())
@@ -230,7 +229,7 @@ impl TopicReceiver {
         {
             reporter.skipped(topic, changes.skipped);
         }
-        let mut handed = ListenEvent::new(topic, notification, body);
+        let mut handed = HandedMessage::new(topic, notification, body);
         handed.caught_up = caught_up;
         judged.memory.up = handed.up.clone().or(judged.memory.up.take());
         let had_entries = !handed.changes().is_empty();
@@ -282,14 +281,14 @@ impl TopicReceiver {
     async fn add_missed(
         &mut self,
         judged: &mut PreparedHandOvers,
-        following: Option<&ListenEvent>,
+        following: Option<&HandedMessage>,
     ) -> Result<(), CatchUpError> {
         if judged.memory.known_until().is_none() {
             return Ok(());
         }
         let before = following.and_then(|following| following.from.clone());
         let from = before.as_deref().and_then(time_span);
-        let next = |(following, (from, _)): (&ListenEvent, _)| NotificationAfterMissed {
+        let next = |(following, (from, _)): (&HandedMessage, _)| NotificationAfterMissed {
             from,
             keys: following.changes().iter().map(ReceivedKey::of).collect(),
         };
@@ -384,11 +383,11 @@ impl TopicReceiver {
             return Ok(outcome.is_ok());
         }
         let text = if output.json {
-            PrintedText::Line(serde_json::to_string(first)?)
+            OutputText::Line(serde_json::to_string(first)?)
         } else if output.xml {
-            PrintedText::Document(part[0].body.clone())
+            OutputText::Document(part[0].body.clone())
         } else {
-            PrintedText::Lines(first.to_string())
+            OutputText::Lines(first.to_string())
         };
         listening.reporter.print(text, wait_for_stop(stop)).await
     }
@@ -430,7 +429,7 @@ impl PreparedHandOvers {
             // Our own time, at the first subscription, is no `until`.
             let end = end.or(self.memory.until.clone());
             let changes = part.iter().map(|missed| missed.change.clone()).collect();
-            let handed = ListenEvent {
+            let handed = HandedMessage {
                 topic: topic.to_owned(),
                 kind: ChannelKind::Change,
                 from: from.clone(),
@@ -465,7 +464,7 @@ pub async fn initial_memory(channel: &ListenedChannel) -> Memory {
     let mut memory = Memory::new(channel.kind, channel.capability_list.as_deref());
     let content = topic_content(topic).await.unwrap_or_default();
     if let Ok(notification) = Notification::parse(&content) {
-        memory = memory.after(&ListenEvent::new(topic.as_str(), notification, &content));
+        memory = memory.after(&HandedMessage::new(topic.as_str(), notification, &content));
     }
     if memory.until.is_none() {
         memory.since = Some(format!("{now:.3}"));
@@ -473,7 +472,7 @@ pub async fn initial_memory(channel: &ListenedChannel) -> Memory {
     if memory.kind == Some(ChannelKind::Framework) {
         return memory;
     }
-    let mut patience = FailingDocuments::default();
+    let mut patience = FailedAttempts::default();
     match missed(topic.as_str(), &memory, None, &mut patience).await {
         Ok(read) => memory.with_listed_before(&read.missed),
         Err(_) => memory,

@@ -16,7 +16,7 @@ const WAITING: usize = 1_024;
 
 /// A text to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PrintedText {
+pub enum OutputText {
     /// A line for programs, on standard output.
     Line(String),
     /// Lines for people, on standard output.
@@ -30,7 +30,7 @@ pub enum PrintedText {
 }
 
 /// A text, with the receiver of the outcome if it is awaited.
-type Job = (PrintedText, Option<oneshot::Sender<io::Result<()>>>);
+type Job = (OutputText, Option<oneshot::Sender<io::Result<()>>>);
 
 /// Prints texts in their order, and reports events: as lines of JSON on standard output, or as sentences on standard
 /// error.
@@ -59,7 +59,7 @@ impl Reporter {
     }
 
     /// Prints a text some time. It is dropped if too many are waiting.
-    pub fn print_later(&self, text: PrintedText) {
+    pub fn print_later(&self, text: OutputText) {
         let _ = self.jobs.try_send((text, None));
     }
 
@@ -70,7 +70,7 @@ impl Reporter {
     /// If it cannot be printed, because the reader has closed the output for example.
     pub async fn print(
         &self,
-        text: PrintedText,
+        text: OutputText,
         stop: impl Future<Output = ()>,
     ) -> io::Result<bool> {
         let stopped = async {
@@ -86,11 +86,11 @@ impl Reporter {
 
     /// Waits until all is printed, but no longer than the time for that.
     pub async fn finish(&self) {
-        let nothing = PrintedText::Lines(String::new());
+        let nothing = OutputText::Lines(String::new());
         let _ = tokio::time::timeout(STOP_PRINTING_AFTER, self.print_and_wait(nothing)).await;
     }
 
-    async fn print_and_wait(&self, text: PrintedText) -> io::Result<()> {
+    async fn print_and_wait(&self, text: OutputText) -> io::Result<()> {
         let (outcome, printed) = oneshot::channel();
         // Otherwise the outcome is dropped.
         let _ = self.jobs.send((text, Some(outcome))).await;
@@ -103,7 +103,7 @@ impl Reporter {
         let (shown, by) = (escaped(topic), escaped(hub));
         // Awaited by scripts, as it was before there were others.
         let text =
-            PrintedText::Announcement(format!("listening to {shown} by {by}; Ctrl-C ends it"));
+            OutputText::Announcement(format!("listening to {shown} by {by}; Ctrl-C ends it"));
         let event = json!({
             "event": "subscribed", "topic": topic, "hub": hub, "lease_seconds": lease_seconds
         });
@@ -247,32 +247,32 @@ impl Reporter {
     }
 
     fn report(&self, event: Value, sentence: String) {
-        self.report_text(event, PrintedText::Message(sentence));
+        self.report_text(event, OutputText::Message(sentence));
     }
 
     /// Reports an event. A closed standard output is noticed when a notification is printed.
-    fn report_text(&self, event: Value, text: PrintedText) {
-        let line = (self.is_json).then(|| PrintedText::Line(event.to_string()));
+    fn report_text(&self, event: Value, text: OutputText) {
+        let line = (self.is_json).then(|| OutputText::Line(event.to_string()));
         self.print_later(line.unwrap_or(text));
     }
 }
 
-impl PrintedText {
+impl OutputText {
     fn print(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self {
-            PrintedText::Message(text) => {
+            OutputText::Message(text) => {
                 return writeln!(io::stderr(), "rsnotify: {}", escaped(text));
             }
-            PrintedText::Announcement(text) => return writeln!(io::stderr(), "{text}"),
-            PrintedText::Line(text) => out.write_all(format!("{text}\n").as_bytes())?,
+            OutputText::Announcement(text) => return writeln!(io::stderr(), "{text}"),
+            OutputText::Line(text) => out.write_all(format!("{text}\n").as_bytes())?,
             // It cannot control a terminal, and JSON stays as it is.
-            PrintedText::Lines(text) => out.write_all(escaped_lines(text).as_bytes())?,
-            PrintedText::Document(text) if out.is_terminal() => {
+            OutputText::Lines(text) => out.write_all(escaped_lines(text).as_bytes())?,
+            OutputText::Document(text) if out.is_terminal() => {
                 let text = String::from_utf8_lossy(text);
                 out.write_all(format!("{}\n", escaped_lines(&text)).as_bytes())?;
             }
-            PrintedText::Document(text) => {
+            OutputText::Document(text) => {
                 out.write_all(text)?;
                 writeln!(out)?;
             }

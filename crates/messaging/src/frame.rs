@@ -130,7 +130,7 @@ pub struct Decoder {
     taken: usize,
     /// The frame that is being read.
     frame: Frame,
-    part: NextPart,
+    part: OpenPart,
     /// Bytes of its command and headers.
     head: usize,
     /// True if the beginning of a line was left out, because it is too long.
@@ -139,7 +139,7 @@ pub struct Decoder {
 
 /// The part of a frame that is read next.
 #[derive(Debug, Default)]
-enum NextPart {
+enum OpenPart {
     #[default]
     Command,
     Headers,
@@ -163,7 +163,7 @@ impl Decoder {
     pub fn frame(&mut self) -> Result<Option<Frame>, FrameError> {
         loop {
             match self.part {
-                NextPart::Command => {
+                OpenPart::Command => {
                     let rest = &self.received[self.taken..];
                     let beats = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
                     self.taken += beats.count();
@@ -173,22 +173,22 @@ impl Decoder {
                         _ => return Err(FrameError::Malformed("a frame has no command")),
                     };
                     self.frame = Frame::new(&String::from_utf8_lossy(&command));
-                    self.part = NextPart::Headers;
+                    self.part = OpenPart::Headers;
                 }
-                NextPart::Headers => match self.line() {
+                OpenPart::Headers => match self.line() {
                     None => return Ok(None),
                     Some(_) if std::mem::take(&mut self.is_cut) => {}
-                    Some(line) if line.is_empty() => self.part = NextPart::Body(self.body_length()),
+                    Some(line) if line.is_empty() => self.part = OpenPart::Body(self.body_length()),
                     Some(line) => match header(&line, has_escapes(&self.frame.command)) {
                         Ok(header) => self.frame.headers.push(header),
                         Err(damage) => self.record_damage(FrameError::Malformed(damage)),
                     },
                 },
-                NextPart::Body(left) => {
+                OpenPart::Body(left) => {
                     if !self.take_body(left) {
                         return Ok(None);
                     }
-                    self.part = NextPart::Command;
+                    self.part = OpenPart::Command;
                     self.head = 0;
                     return Ok(Some(std::mem::take(&mut self.frame)));
                 }
@@ -245,7 +245,7 @@ impl Decoder {
         self.frame.body.extend_from_slice(&rest[..length]);
         let after = rest.get(length).copied();
         self.taken += length;
-        self.part = NextPart::Body(left.map(|left| left - length));
+        self.part = OpenPart::Body(left.map(|left| left - length));
         if self.frame.body.len() > MAX_BODY {
             self.record_damage(FrameError::TooLarge);
         }

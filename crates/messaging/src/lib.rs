@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`message`] | messages of a notification: headers, properties that consumers select by, ids |
-//! | [`objects`] | identifiers of objects, and the content change messages of a change notification, each a [`ContentChangeMessage`](resourcesync::feed::ContentChangeMessage) |
+//! | [`objects`] | identifiers of objects, and the content change messages of a change notification, each a [`ObjectFeed`](resourcesync::feed::ObjectFeed) |
 //! | [`frame`] | the codec: bytes become frames, without I/O |
 //! | [`refusal`] | the meaning of an `ERROR`, and of a connection that fails |
 //! | `settings` | the connection settings of a broker, and TLS to it |

@@ -7,7 +7,7 @@ use globset::{Glob, GlobBuilder};
 use resourcesync::change::{Change, RelatedLink};
 use resourcesync::datetime::Datetime;
 use resourcesync::feed::{
-    ACTIVE, ATOM_TYPE, ContentChangeMessage, ContentLocation, FORMAT, FeedEntry, change_term,
+    ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, FeedEntry, ObjectFeed, change_term,
 };
 use resourcesync::payload::ChangeKind;
 use resourcesync::uri::{compared, rest_below};
@@ -29,7 +29,7 @@ const LONGEST_FEED: usize = 900 << 10;
 
 /// The form of a broker's content change messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AtomForm {
+pub struct AtomRules {
     /// Kind of thing that is one object.
     pub object: ObjectGranularity,
     /// Identifiers of objects and items.
@@ -51,7 +51,10 @@ pub fn object_glob(text: &str) -> Result<Glob, globset::Error> {
 
 /// Returns the content change messages of a notification, in order of the first change of each object (F2 to F5).
 /// `None` if it is no change notification that was rendered here.
-pub fn atom_messages(notification: &BrokerNotification<'_>, form: &AtomForm) -> Option<Vec<Frame>> {
+pub fn atom_messages(
+    notification: &BrokerNotification<'_>,
+    form: &AtomRules,
+) -> Option<Vec<Frame>> {
     let payload = notification.body.change_payload()?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
@@ -109,7 +112,7 @@ impl ChangesOfObject<'_> {
 
 /// Returns the objects that changed, in order of their first changes, each once for each author. If another one changed an
 /// item meanwhile, it comes once more, so that the changes of an item keep their order.
-fn changed_objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<ChangesOfObject<'a>> {
+fn changed_objects<'a>(changes: &'a [Change], form: &AtomRules) -> Vec<ChangesOfObject<'a>> {
     let types = form.types.iter().filter_map(|one| {
         let glob = object_glob(&one.objects).ok()?;
         Some((glob.compile_matcher(), &one.name))
@@ -171,9 +174,9 @@ fn feed(
     object: &ChangesOfObject<'_>,
     until: Datetime,
     notification: &BrokerNotification<'_>,
-    form: &AtomForm,
-) -> ContentChangeMessage {
-    let mut feed = ContentChangeMessage {
+    form: &AtomRules,
+) -> ObjectFeed {
+    let mut feed = ObjectFeed {
         id: urn(&message_id(notification, object.id_position())),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
@@ -199,7 +202,7 @@ fn feed(
 }
 
 /// Returns the entry of a change, whose feed has the time of changes without one.
-fn item(id: String, change: &Change, feed: &ContentChangeMessage, form: &AtomForm) -> FeedEntry {
+fn item(id: String, change: &Change, feed: &ObjectFeed, form: &AtomRules) -> FeedEntry {
     // The version that the change made, where the list names it.
     let version = link_target(change, "memento").unwrap_or(&change.loc);
     let content = || ContentLocation {
@@ -242,7 +245,7 @@ fn change_in_words(change: ChangeKind) -> &'static str {
 
 fn feed_message(
     object: &ChangesOfObject<'_>,
-    feed: &ContentChangeMessage,
+    feed: &ObjectFeed,
     notification: &BrokerNotification<'_>,
 ) -> Frame {
     let id = message_id(notification, object.id_position());
@@ -445,7 +448,7 @@ mod tests {
         payload.render()
     }
 
-    fn messages(body: &[u8], seq: u64, form: &AtomForm) -> Vec<Frame> {
+    fn messages(body: &[u8], seq: u64, form: &AtomRules) -> Vec<Frame> {
         let notification = BrokerNotification {
             source: "main",
             topic: "https://e.org/changes",
@@ -456,10 +459,10 @@ mod tests {
         atom_messages(&notification, form).unwrap()
     }
 
-    fn directories() -> AtomForm {
-        AtomForm {
+    fn directories() -> AtomRules {
+        AtomRules {
             object: ObjectGranularity::Directory,
-            ..AtomForm::default()
+            ..AtomRules::default()
         }
     }
 
@@ -488,7 +491,7 @@ mod tests {
                 Some("2026-11-22T09:20:00Z"),
             )
         };
-        let form = AtomForm {
+        let form = AtomRules {
             types: vec![TypeRule {
                 objects: "https://e.org/*/".to_owned(),
                 name: "info:e/Collection".to_owned(),
@@ -573,17 +576,17 @@ mod tests {
     }
 
     /// The only feed of the messages of one change.
-    fn feed(change: Change, form: &AtomForm) -> ContentChangeMessage {
+    fn feed(change: Change, form: &AtomRules) -> ObjectFeed {
         let [message] = &messages(&body(vec![change]), 1, form)[..] else {
             panic!("one message");
         };
-        ContentChangeMessage::parse(&message.body).unwrap()
+        ObjectFeed::parse(&message.body).unwrap()
     }
 
-    fn info_fedora() -> AtomForm {
-        AtomForm {
+    fn info_fedora() -> AtomRules {
+        AtomRules {
             identifiers: IdentifierForm::InfoFedora,
-            ..AtomForm::default()
+            ..AtomRules::default()
         }
     }
 
@@ -601,7 +604,7 @@ mod tests {
             change("https://e.org/a/2", ChangeKind::Created, None),
             change("https://E.org/a/1", ChangeKind::Updated, None),
         ]);
-        let own = messages(&body, 1, &AtomForm::default());
+        let own = messages(&body, 1, &AtomRules::default());
         let shared = messages(&body, 1, &directories());
         assert_eq!(properties(&own, "itemCount"), ["2", "1"]);
         assert_eq!(properties(&shared, "itemCount"), ["3"]);
@@ -612,7 +615,7 @@ mod tests {
     #[test]
     fn identifiers_and_locations_are_as_configured_and_content_is_the_version_that_the_list_names()
     {
-        let form = AtomForm {
+        let form = AtomRules {
             location: relocated(),
             ..info_fedora()
         };
@@ -638,9 +641,9 @@ mod tests {
             assert_eq!(feed.items[0].content.as_ref().unwrap().src, src);
         }
         // Identifiers that are URIs stay as they are published.
-        let form = AtomForm {
+        let form = AtomRules {
             location: relocated(),
-            ..AtomForm::default()
+            ..AtomRules::default()
         };
         let feed = feed(updated, &form);
         let published = "http://fedora:8080/rest/books/1";
@@ -671,7 +674,7 @@ mod tests {
         ]);
         let messages = messages(&body, 1, &directories());
         let items = messages.iter().map(|message| {
-            let feed = ContentChangeMessage::parse(&message.body).unwrap();
+            let feed = ObjectFeed::parse(&message.body).unwrap();
             assert_eq!(feed.object, "https://e.org/a/");
             assert!(feed.items.iter().all(|item| item.author == feed.author));
             let items = feed.items.iter();
@@ -693,7 +696,7 @@ mod tests {
             objects: objects.to_owned(),
             name: name.to_owned(),
         });
-        let form = AtomForm {
+        let form = AtomRules {
             types: types.to_vec(),
             ..directories()
         };
@@ -757,15 +760,10 @@ mod tests {
     fn properties_that_brokers_would_refuse_are_left_to_the_feed() {
         let long = format!("https://e.org/{}", "a".repeat(11_000));
         let body = body(vec![change(&long, ChangeKind::Updated, None)]);
-        let messages = messages(&body, 1, &AtomForm::default());
+        let messages = messages(&body, 1, &AtomRules::default());
         assert_eq!(messages[0].header("objectUri"), None);
         assert_eq!(messages[0].header("JMSXGroupID").unwrap().len(), 64);
-        assert_eq!(
-            ContentChangeMessage::parse(&messages[0].body)
-                .unwrap()
-                .object,
-            long
-        );
+        assert_eq!(ObjectFeed::parse(&messages[0].body).unwrap().object, long);
     }
 
     #[test]
@@ -774,12 +772,12 @@ mod tests {
             change("https://e.org/a/1", ChangeKind::Updated, None),
             change("https://e.org/a/2", ChangeKind::Updated, None),
         ]);
-        let ids = |form: &AtomForm| -> HashSet<String> {
+        let ids = |form: &AtomRules| -> HashSet<String> {
             let messages = messages(&body, 1, form);
             let ids = messages.iter().map(|message| message.header("messageId"));
             ids.map(|id| id.unwrap().to_owned()).collect()
         };
-        assert!(ids(&AtomForm::default()).is_disjoint(&ids(&directories())));
+        assert!(ids(&AtomRules::default()).is_disjoint(&ids(&directories())));
     }
 
     #[test]
@@ -797,7 +795,7 @@ mod tests {
         for message in &messages {
             assert!(message.body.len() <= super::LONGEST_FEED);
             assert!(ids.insert(message.header("messageId").unwrap()));
-            items.extend(ContentChangeMessage::parse(&message.body).unwrap().items);
+            items.extend(ObjectFeed::parse(&message.body).unwrap().items);
         }
         let numbers = items
             .iter()
@@ -814,7 +812,7 @@ mod tests {
             seq: 1,
             body: HashedPayload::new(b"<urlset/>", &[]),
         };
-        assert_eq!(atom_messages(&notification, &AtomForm::default()), None);
+        assert_eq!(atom_messages(&notification, &AtomRules::default()), None);
     }
 
     fn any_change() -> impl Strategy<Value = Change> {
@@ -852,7 +850,7 @@ mod tests {
             is_directory: bool,
             seq in 1..1_000_u64,
         ) {
-            let form = if is_directory { directories() } else { AtomForm::default() };
+            let form = if is_directory { directories() } else { AtomRules::default() };
             let object = form.object;
             let body = body(entries.clone());
             let made = messages(&body, seq, &form);
@@ -871,7 +869,7 @@ mod tests {
                 };
                 model.entry(object).or_default().push((entry.loc.to_string(), term));
             }
-            let feeds: Vec<ContentChangeMessage> = made.iter().map(|m| ContentChangeMessage::parse(&m.body).unwrap()).collect();
+            let feeds: Vec<ObjectFeed> = made.iter().map(|m| ObjectFeed::parse(&m.body).unwrap()).collect();
             prop_assert_eq!(feeds.iter().map(|feed| feed.object.clone()).collect::<Vec<_>>(), order);
             let mut ids = HashSet::new();
             for (feed, message) in feeds.iter().zip(&made) {

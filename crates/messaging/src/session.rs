@@ -296,14 +296,14 @@ pub struct MessageSelection {
 
 /// Subscriptions on a connection of their own.
 #[derive(Debug)]
-pub struct BrokerReader {
+pub struct MessageReceiver {
     session: Session,
     /// Messages that arrived and were not returned yet, such as those before the receipts of all subscriptions.
     first: VecDeque<Frame>,
     leaves_damaged: bool,
 }
 
-impl BrokerReader {
+impl MessageReceiver {
     /// Connects and subscribes.
     ///
     /// # Errors
@@ -312,9 +312,9 @@ impl BrokerReader {
     pub async fn open(
         settings: &BrokerSettings,
         wanted: &MessageSelection,
-    ) -> Result<BrokerReader, BrokerFailure> {
+    ) -> Result<MessageReceiver, BrokerFailure> {
         let session = Session::open(settings, wanted.durable.as_deref()).await?;
-        let mut subscription = BrokerReader {
+        let mut subscription = MessageReceiver {
             session,
             first: VecDeque::new(),
             leaves_damaged: wanted.leaves_damaged,

@@ -16,7 +16,7 @@ use rustls_platform_verifier::Verifier;
 use tokio_rustls::TlsConnector;
 use websub::secret::{Mask, Secret};
 
-use crate::objects::AtomForm;
+use crate::objects::AtomRules;
 
 /// The time between two heart-beats, each way (F7).
 pub const HEART_BEAT: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ pub struct BrokerSettings {
     /// The destination of messages; `{source}` stands for the name of the source.
     pub destination: String,
     /// Form of content change messages; nothing for notifications as hubs get them (F6).
-    pub form: Option<AtomForm>,
+    pub form: Option<AtomRules>,
     /// Headers of each message, in order of name.
     pub headers: Vec<BrokerHeader>,
     /// Timeout of connecting, and of silence while receipts are pending.

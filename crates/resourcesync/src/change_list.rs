@@ -35,7 +35,7 @@ pub enum ChangeListError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedChanges {
     /// The entries that count (C2), in order of the list.
-    pub entries: Vec<ListedChange>,
+    pub entries: Vec<ListedKey>,
     /// Number of entries that do not count.
     pub skipped: usize,
     /// The first entry that does not count.
@@ -48,9 +48,9 @@ pub struct ListedChanges {
     pub end: u64,
 }
 
-/// An entry of a Change List that counts (C2).
+/// The key of an entry of a Change List that counts (C2), and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListedChange {
+pub struct ListedKey {
     /// Its place, and the identity of the change.
     pub place: EntryPlace,
     /// Time of the change, if it has a valid one.
@@ -407,7 +407,7 @@ impl Handler for KeysReader {
             offset: short(start.0),
             end: short(end),
         };
-        self.listed.entries.push(ListedChange { place, datetime });
+        self.listed.entries.push(ListedKey { place, datetime });
     }
 
     fn window_end(&mut self, line: &dyn Fn(u64) -> u64) {

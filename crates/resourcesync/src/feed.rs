@@ -2,7 +2,7 @@
 //! changes of one object, and an entry for each of its items that changed.
 //!
 //! ```
-//! use resourcesync::feed::ContentChangeMessage;
+//! use resourcesync::feed::ObjectFeed;
 //! use resourcesync::payload::ChangeKind;
 //!
 //! let body = br#"<feed xmlns="http://www.w3.org/2005/Atom">
@@ -15,7 +15,7 @@
 //!     <category scheme="changes:ITEM:CHANGE:TYPE" term="ADD"/>
 //!   </entry>
 //! </feed>"#;
-//! let feed = ContentChangeMessage::parse(body)?;
+//! let feed = ObjectFeed::parse(body)?;
 //! assert_eq!(feed.object, "https://example.org/reports/");
 //! assert_eq!(feed.items[0].change, Some(ChangeKind::Created));
 //! # Ok::<(), resourcesync::feed::FeedError>(())
@@ -65,7 +65,7 @@ pub const ACTIVE: &str = "ACTIVE";
 /// The concurrent changes of one object: an Atom feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ContentChangeMessage {
+pub struct ObjectFeed {
     /// `urn:uuid:` and the message's id.
     pub id: String,
     /// Name and version of the server that sent the message.
@@ -103,7 +103,7 @@ pub struct ContentChangeMessage {
 pub struct FeedEntry {
     /// Empty if a message has none.
     pub id: String,
-    /// The user that made the change, or what [`ContentChangeMessage::author`] has.
+    /// The user that made the change, or what [`ObjectFeed::author`] has.
     pub author: String,
     /// Description in words.
     pub title: String,
@@ -183,18 +183,18 @@ pub enum FeedError {
     Incomplete(&'static str),
 }
 
-impl ContentChangeMessage {
+impl ObjectFeed {
     /// Reads a content change message. The caller limits the length.
     ///
     /// A feed needs `id`, `updated` and a link with relation `via`. Entries inherit author, title and time of the feed;
-    /// one that names no item, or an unknown change, is left out and counted in [`ContentChangeMessage::skipped`]. Unknown elements,
+    /// one that names no item, or an unknown change, is left out and counted in [`ObjectFeed::skipped`]. Unknown elements,
     /// attributes and categories are ignored, but a category of the feed that is of another scheme is a type of its
     /// object.
     ///
     /// # Errors
     ///
     /// If it is no complete, well-formed XML, no Atom feed, or lacks what a feed needs.
-    pub fn parse(bytes: &[u8]) -> Result<ContentChangeMessage, FeedError> {
+    pub fn parse(bytes: &[u8]) -> Result<ObjectFeed, FeedError> {
         match read(bytes, FeedParser::default())? {
             Ok((handler, _)) => handler.feed(),
             Err(_) => Err(FeedError::ForeignRoot),
@@ -233,7 +233,7 @@ impl ContentChangeMessage {
 
 /// The parts that feed and entry have in common, as written.
 #[derive(Debug, Default)]
-struct ParsedAtom {
+struct AtomParts {
     /// The first text of each element that is read: `id`, `author`, `title`, `updated`, `summary`.
     texts: BTreeMap<String, String>,
     /// The first target of each relation.
@@ -245,16 +245,16 @@ struct ParsedAtom {
 
 #[derive(Debug, Default)]
 struct FeedParser {
-    feed: ParsedAtom,
-    entry: Option<ParsedAtom>,
-    entries: Vec<ParsedAtom>,
+    feed: AtomParts,
+    entry: Option<AtomParts>,
+    entries: Vec<AtomParts>,
     /// Depth of the `author` that is being read.
     author: Option<usize>,
-    /// The depth of the element whose text is being read, and the key of that in [`ParsedAtom::texts`].
+    /// The depth of the element whose text is being read, and the key of that in [`AtomParts::texts`].
     text: Option<(usize, String)>,
 }
 
-impl ParsedAtom {
+impl AtomParts {
     /// Returns the term of the first category of a scheme.
     fn term(&self, scheme: &str) -> Option<String> {
         let found = self.categories.iter().find(|(other, _)| other == scheme);
@@ -275,7 +275,7 @@ impl ParsedAtom {
     }
 
     /// Returns the change of an entry; `None` if it names no item, or an unknown change.
-    fn item(mut self, feed: &ContentChangeMessage) -> Option<FeedEntry> {
+    fn item(mut self, feed: &ObjectFeed) -> Option<FeedEntry> {
         let mut kinds = ChangeKind::ALL.into_iter();
         let change = match self.term(CHANGE_SCHEME) {
             Some(term) => Some(kinds.find(|kind| term.eq_ignore_ascii_case(change_term(*kind)))?),
@@ -311,7 +311,7 @@ impl Handler for FeedParser {
             return;
         }
         if start.depth == 1 && start.local == "entry" {
-            self.entry = Some(ParsedAtom::default());
+            self.entry = Some(AtomParts::default());
             return;
         }
         let (draft, inner) = match &mut self.entry {
@@ -372,7 +372,7 @@ impl Handler for FeedParser {
 }
 
 impl FeedParser {
-    fn feed(self) -> Result<ContentChangeMessage, FeedError> {
+    fn feed(self) -> Result<ObjectFeed, FeedError> {
         let mut draft = self.feed;
         let (server, format) = (draft.term(SERVER_SCHEME), draft.term(FORMAT_SCHEME));
         let updated = draft.updated();
@@ -382,7 +382,7 @@ impl FeedParser {
         let mut text = |name| draft.texts.remove(name);
         let id = text("id").filter(|id| !id.is_empty());
         let object = draft.links.remove("via");
-        let mut feed = ContentChangeMessage {
+        let mut feed = ObjectFeed {
             id: id.ok_or(FeedError::Incomplete("id"))?,
             server,
             format,
@@ -463,7 +463,7 @@ mod tests {
     use rstest::rstest;
 
     use super::FeedError;
-    use crate::feed::{ContentChangeMessage, ContentLocation, FeedEntry};
+    use crate::feed::{ContentLocation, FeedEntry, ObjectFeed};
     use crate::payload::ChangeKind;
 
     #[test]
@@ -485,7 +485,7 @@ mod tests {
             <a:entry><a:link rel='via' href='http://e.org/3'/>\
             <a:category scheme='changes:ITEM:CHANGE:TYPE' term='MOVE'/></a:entry>\
             <a:entry><a:content type='text'>inline</a:content></a:entry></a:feed>";
-        let feed = ContentChangeMessage::parse(text.as_bytes()).unwrap();
+        let feed = ObjectFeed::parse(text.as_bytes()).unwrap();
         assert_eq!(feed.id, "urn:uuid:1");
         assert_eq!(feed.server.as_deref(), Some("3.8"));
         assert_eq!(feed.format, None);
@@ -530,7 +530,7 @@ mod tests {
     )]
     fn what_is_no_message_says_why(#[case] text: &str, #[case] want: &str) {
         let text = text.replace("<atom>", "<feed xmlns='http://www.w3.org/2005/Atom'>");
-        let error: FeedError = ContentChangeMessage::parse(text.as_bytes()).unwrap_err();
+        let error: FeedError = ObjectFeed::parse(text.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), want, "{text}");
     }
 
@@ -582,10 +582,10 @@ mod tests {
             types in prop::collection::vec(any_attribute(), 0..3),
             items in prop::collection::vec(any_item(), 0..6),
         ) {
-            let feed = ContentChangeMessage {
+            let feed = ObjectFeed {
                 id, server, format, author, title, updated, object, parent, types, items, skipped: 0,
             };
-            prop_assert_eq!(ContentChangeMessage::parse(&feed.render()).unwrap(), feed);
+            prop_assert_eq!(ObjectFeed::parse(&feed.render()).unwrap(), feed);
         }
     }
 }

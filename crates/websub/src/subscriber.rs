@@ -52,9 +52,9 @@ impl CallbackKey {
     }
 }
 
-/// A request that arrived at a callback.
+/// A request that arrived at a callback, by its signature.
 #[derive(Debug)]
-pub enum DistributionRequest {
+pub enum CheckedDelivery {
     /// A notification, signed with the secret. The hub waits for the answer.
     Notification(ReceivedNotification),
     /// A notification without the right signature; it was acknowledged and is ignored (WebSub section 7.1.2).
@@ -188,12 +188,12 @@ struct CallbackEntry {
     /// The mode that is to be verified.
     mode: &'static str,
     decisions: mpsc::UnboundedSender<HubDecision>,
-    received: mpsc::Sender<DistributionRequest>,
+    received: mpsc::Sender<CheckedDelivery>,
 }
 
 /// A callback of ours: its subscription at a hub, and the hub's decisions on it.
 #[derive(Debug)]
-pub struct CallbackSubscription {
+pub struct SubscriptionHandle {
     key: CallbackKey,
     /// Decisions that no request of ours is waiting for: a denial, or another verification.
     pub decisions: mpsc::UnboundedReceiver<HubDecision>,
@@ -234,7 +234,7 @@ impl HttpSubscriber {
         &self,
         key: &CallbackKey,
         topic: &Topic,
-    ) -> (CallbackSubscription, mpsc::Receiver<DistributionRequest>) {
+    ) -> (SubscriptionHandle, mpsc::Receiver<CheckedDelivery>) {
         let (decisions, decided) = mpsc::unbounded_channel();
         let (sender, received) = mpsc::channel(WAITING);
         let callback = CallbackEntry {
@@ -245,7 +245,7 @@ impl HttpSubscriber {
             received: sender,
         };
         lock(&self.callbacks).insert(key.id.clone(), callback);
-        let subscription = CallbackSubscription {
+        let subscription = SubscriptionHandle {
             key: key.clone(),
             decisions: decided,
         };
@@ -288,7 +288,7 @@ impl HttpSubscriber {
     /// If the hub does not answer, refuses or denies it, or verifies nothing in time.
     pub async fn subscribe(
         &self,
-        subscription: &mut CallbackSubscription,
+        subscription: &mut SubscriptionHandle,
         hub: &Hub,
         topic: &Topic,
         lease: Duration,
@@ -310,7 +310,7 @@ impl HttpSubscriber {
     /// If the hub does not answer, refuses or denies it, or verifies nothing in time.
     pub async fn unsubscribe(
         &self,
-        subscription: &mut CallbackSubscription,
+        subscription: &mut SubscriptionHandle,
         hub: &Hub,
         topic: &Topic,
     ) -> Result<(), SubscribeError> {
@@ -322,13 +322,13 @@ impl HttpSubscriber {
 
     /// Closes the callback of a subscription that is given up. A hub that verifies it late is refused, and one that
     /// delivers is answered 410.
-    pub fn close_callback(&self, subscription: &CallbackSubscription) {
+    pub fn close_callback(&self, subscription: &SubscriptionHandle) {
         lock(&self.callbacks).remove(&subscription.key.id);
     }
 
     async fn ask_hub(
         &self,
-        subscription: &mut CallbackSubscription,
+        subscription: &mut SubscriptionHandle,
         hub: &Hub,
         topic: &Topic,
         mode: &'static str,
@@ -456,12 +456,12 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
     let signature = header_values(&head.headers, signature).into_iter().next();
     if !is_signed(signature.as_deref().unwrap_or_default(), &secret, &body) {
         // Only a report. If so many are waiting, it can be left out.
-        let _ = received.try_send(DistributionRequest::BadSignature { signature });
+        let _ = received.try_send(CheckedDelivery::BadSignature { signature });
         return text(StatusCode::ACCEPTED, "");
     }
     let links = Links::parse(header_values(&head.headers, LINK));
     let (answer, answered) = oneshot::channel();
-    let notification = DistributionRequest::Notification(ReceivedNotification {
+    let notification = CheckedDelivery::Notification(ReceivedNotification {
         body,
         self_uri: links.self_links.into_iter().next().map(Topic::new),
         answer,

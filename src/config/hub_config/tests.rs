@@ -9,9 +9,9 @@ use rstest::rstest;
 use super::HubConfig;
 use crate::config::environment::{Overrides, ProcessEnvironment};
 use crate::config::file::{ConfigError, ConfigTree};
-use crate::config::hub_config::PublisherProof;
+use crate::config::hub_config::ExtraVerification;
 use crate::config::tests::{self, assert_refused, variables};
-use crate::config::{Config, DaemonConfig};
+use crate::config::{Config, ReloadableConfig};
 
 const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
 const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://library.example\"]\n\
@@ -73,7 +73,7 @@ fn keys_have_effect_and_the_effective_configuration_gives_the_same_again() {
     let settings = &config.publishers[0];
     let token = settings.bearer_token_file.as_ref().unwrap();
     assert_eq!(token.content.reveal(), "books");
-    assert_eq!(settings.verify, Some(PublisherProof::Topic));
+    assert_eq!(settings.verify, Some(ExtraVerification::Topic));
     let effective = config.effective_toml(&|_| None);
     assert!(!effective.contains("books"), "{effective}");
     assert_eq!(read(&effective).unwrap(), config, "{effective}");

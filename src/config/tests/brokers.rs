@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use messaging::message::{BrokerNotification, HashedPayload, resourcesync_message};
 use messaging::objects::TypeRule;
-use messaging::objects::{AtomForm, atom_messages};
+use messaging::objects::{AtomRules, atom_messages};
 use messaging::settings::BrokerAddress;
 use resourcesync::capability::ChannelKind;
 use resourcesync::uri::Uri;
@@ -164,12 +164,12 @@ fn headers_and_properties_of_messages_are_reserved() {
         seq: 1,
         body: HashedPayload::new(body, &[]),
     };
-    let form = AtomForm {
+    let form = AtomRules {
         types: vec![TypeRule {
             objects: "**".to_owned(),
             name: "Report".to_owned(),
         }],
-        ..AtomForm::default()
+        ..AtomRules::default()
     };
     let mut messages = atom_messages(&notification, &form).unwrap();
     // It has every optional property.

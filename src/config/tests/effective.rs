@@ -5,7 +5,7 @@ use std::fs;
 use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
 use crate::config::Config;
-use crate::config::DaemonConfig;
+use crate::config::ReloadableConfig;
 use crate::config::environment::{Overrides, ProcessEnvironment};
 use crate::config::file::ConfigError;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::config::environment::Overrides;
 use crate::config::tests::HUB;
-use crate::config::{Config, DaemonConfig};
+use crate::config::{Config, ReloadableConfig};
 
 /// A source for each name, and more keys.
 fn configured(sources: &str, more: &str) -> Config {

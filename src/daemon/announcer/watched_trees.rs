@@ -20,7 +20,7 @@ use websub::http::lock;
 const MAX_WAITING: usize = 8;
 
 /// Trees that are watched, one for each source of a plan, in the order of the plan.
-pub struct PlanTrees {
+pub struct RunningTrees {
     /// Each reload that changes the trees has a number of its own.
     pub number: u64,
     /// One for each report that waits to be taken: a tree that is read faster than it is saved waits itself. Dropped before the
@@ -32,7 +32,7 @@ pub struct PlanTrees {
 /// The trees that are in use.
 pub struct WatchedTrees {
     /// Reports of others do not count: not yet, or no more.
-    pub current: Option<PlanTrees>,
+    pub current: Option<RunningTrees>,
     /// Number of the last generation that was tried; it may have failed.
     last_number: u64,
     inputs: Sender<RunInput>,
@@ -67,7 +67,7 @@ impl WatchedTrees {
         config: &Config,
         plan: &Plan,
         db: Db<'_>,
-    ) -> anyhow::Result<PlanTrees> {
+    ) -> anyhow::Result<RunningTrees> {
         self.last_number += 1;
         let number = self.last_number;
         // Of trees that are given up, the receiver goes first.
@@ -88,7 +88,7 @@ impl WatchedTrees {
                 }
             })?);
         }
-        Ok(PlanTrees {
+        Ok(RunningTrees {
             number,
             waiting,
             trees,
@@ -97,7 +97,7 @@ impl WatchedTrees {
 
     /// Puts the trees of another plan in use. `began` is when the change of plan began, and `was_settled` says that all
     /// of them were swept under the plan before.
-    pub fn replace(&mut self, next: PlanTrees, began: Timestamp, was_settled: bool) {
+    pub fn replace(&mut self, next: RunningTrees, began: Timestamp, was_settled: bool) {
         drop_elsewhere(self.current.replace(next));
         self.was_settled = was_settled;
         self.began.get_or_insert(began);
@@ -137,7 +137,7 @@ pub fn covers_plan(effective: &Plan, plan: &Plan) -> bool {
 }
 
 /// Drops trees on a thread of its own: a thread of theirs on a dead mount may take long to end.
-pub fn drop_elsewhere(trees: Option<PlanTrees>) {
+pub fn drop_elsewhere(trees: Option<RunningTrees>) {
     // If no thread can be started, they are dropped here.
     let _ = std::thread::Builder::new().spawn(move || drop(trees));
 }

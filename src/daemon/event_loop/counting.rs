@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use announce::changes::round::{RoundOutcome, RoundRequest};
-use announce::event::{AnswerFact, DropCause, Fact};
+use announce::event::{AnswerOutcome, DropCause, Fact};
 use announce::time::later;
 use jiff::Timestamp;
 use resourcesync::capability::ChannelKind;
@@ -24,13 +24,13 @@ impl DaemonCounts {
                 let counts = self.hubs.entry(account).or_default();
                 counts.retries += u64::from(answered.attempts > 1);
                 let refused = match outcome {
-                    AnswerFact::Delivered { changes, took } => {
+                    AnswerOutcome::Delivered { changes, took } => {
                         counts.accepted += 1;
                         counts.changes += *changes as u64;
                         return counts.took.observe(*took);
                     }
-                    AnswerFact::Refused { refusal, .. } => refusal.kind,
-                    AnswerFact::Halved { .. } => RefusalKind::TooLarge,
+                    AnswerOutcome::Refused { refusal, .. } => refusal.kind,
+                    AnswerOutcome::Halved { .. } => RefusalKind::TooLarge,
                 };
                 *counts.refused.entry(refused).or_default() += 1;
             }
@@ -225,16 +225,16 @@ mod tests {
             };
             Fact::Answered(answered, outcome)
         };
-        let refused = |kind| AnswerFact::Refused {
+        let refused = |kind| AnswerOutcome::Refused {
             refusal: Refusal::new(kind, "it is down", false),
             next_try: Timestamp::UNIX_EPOCH,
             is_news: true,
         };
-        let halved = AnswerFact::Halved {
+        let halved = AnswerOutcome::Halved {
             limit: 2,
             is_news: true,
         };
-        let delivered = AnswerFact::Delivered {
+        let delivered = AnswerOutcome::Delivered {
             changes: 7,
             took: Duration::from_secs(3),
         };

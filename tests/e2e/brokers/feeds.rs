@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use messaging::frame::Frame;
-use resourcesync::feed::{ContentChangeMessage, change_term};
+use resourcesync::feed::{ObjectFeed, change_term};
 use rstest::rstest;
 use serde_json::json;
 
@@ -18,8 +18,8 @@ use crate::support::until;
 
 pub const ATOM: &str = "payload = \"atom\"\n";
 
-fn feed(message: &Frame) -> ContentChangeMessage {
-    ContentChangeMessage::parse(&message.body).unwrap()
+fn feed(message: &Frame) -> ObjectFeed {
+    ObjectFeed::parse(&message.body).unwrap()
 }
 
 /// Returns the changes of messages, such as `ADD a/1.txt`, of which a repeat counts once.
@@ -30,7 +30,7 @@ pub fn told(messages: &[Frame]) -> Vec<String> {
     new.flat_map(|message| items(&feed(message))).collect()
 }
 
-fn items(feed: &ContentChangeMessage) -> Vec<String> {
+fn items(feed: &ObjectFeed) -> Vec<String> {
     let items = feed.items.iter().map(|item| {
         let change = item.change.map_or("STATE", change_term);
         format!("{change} {}", item.item.strip_prefix(URL).unwrap())

@@ -4,10 +4,10 @@ use std::fs;
 use std::process::Command;
 
 use messaging::message::{BrokerNotification, HashedPayload};
-use messaging::objects::{AtomForm, atom_messages};
+use messaging::objects::{AtomRules, atom_messages};
 use messaging::objects::{IdentifierForm, ObjectGranularity, TypeRule};
 use resourcesync::capability::ChannelKind;
-use resourcesync::feed::{ContentChangeMessage, FeedEntry, change_term};
+use resourcesync::feed::{FeedEntry, ObjectFeed, change_term};
 use serde_json::{Map, Value, json};
 
 use crate::support::daemon::{assert_contains, finish};
@@ -35,7 +35,7 @@ const NOTIFICATION: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 
 /// Feeds of every form.
-fn feeds() -> Vec<ContentChangeMessage> {
+fn feeds() -> Vec<ObjectFeed> {
     let notification = BrokerNotification {
         source: "main",
         topic: "https://e.org/changes",
@@ -46,7 +46,7 @@ fn feeds() -> Vec<ContentChangeMessage> {
     let mut feeds = Vec::new();
     for object in [ObjectGranularity::Resource, ObjectGranularity::Directory] {
         for identifiers in [IdentifierForm::Uri, IdentifierForm::InfoFedora] {
-            let form = AtomForm {
+            let form = AtomRules {
                 object,
                 identifiers,
                 location: None,
@@ -58,12 +58,12 @@ fn feeds() -> Vec<ContentChangeMessage> {
             let messages = atom_messages(&notification, &form).unwrap();
             let read = messages
                 .iter()
-                .map(|message| ContentChangeMessage::parse(&message.body));
+                .map(|message| ObjectFeed::parse(&message.body));
             feeds.extend(read.map(Result::unwrap));
         }
     }
     // Resources have no states of which lists tell, objects of repositories do.
-    let with_state = |feed: &ContentChangeMessage| ContentChangeMessage {
+    let with_state = |feed: &ObjectFeed| ObjectFeed {
         items: feed.items.iter().map(of_state).collect(),
         ..feed.clone()
     };
@@ -134,7 +134,7 @@ fn feedparser_reads_what_was_meant() {
     }
 }
 
-fn meant(feed: &ContentChangeMessage) -> Value {
+fn meant(feed: &ObjectFeed) -> Value {
     let mut categories = vec![
         json!(["info:fedora/fedora-system:def/view#version", feed.server]),
         json!([

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use announce::observation::{DocumentPath, FileId, Found, Incomplete, NoDocument, Stat};
+use announce::observation::{DocumentPath, FileId, Found, Incomplete, Stat, WhyAbsent};
 use announce::plan::Plan;
 use jiff::Timestamp;
 use resourcesync::document::{Document, Malformed, NotADocument};
@@ -164,17 +164,17 @@ impl FakeTree {
     }
 
     /// Returns why there is no document at a path, whatever is included.
-    pub fn explain(&self, plan: &Plan, path: &DocumentPath) -> Option<NoDocument> {
+    pub fn explain(&self, plan: &Plan, path: &DocumentPath) -> Option<WhyAbsent> {
         let (_, source) = plan.source_of(path.mount).unwrap();
         let uri = uri_of(plan, path).to_string();
         let mount = source.mount_of(&uri_of(plan, path)).unwrap();
         let exclusion = source.candidates.exclusion(&mount.url_path(), &path.below);
         match (self.look(&uri), exclusion) {
-            (Found::Missing, _) => Some(NoDocument::Nothing),
-            (_, Some(exclusion)) => Some(NoDocument::Excluded(exclusion)),
+            (Found::Missing, _) => Some(WhyAbsent::Nothing),
+            (_, Some(exclusion)) => Some(WhyAbsent::Excluded(exclusion)),
             (Found::Document { .. }, None) => None,
-            (Found::Other { reason, .. }, None) => Some(NoDocument::Other(reason)),
-            (Found::Incomplete(reason), None) => Some(NoDocument::Broken(reason.to_string())),
+            (Found::Other { reason, .. }, None) => Some(WhyAbsent::Other(reason)),
+            (Found::Incomplete(reason), None) => Some(WhyAbsent::Broken(reason.to_string())),
         }
     }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
-use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, ResourceState};
+use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, StateDigest};
 
 use crate::changes::round::{
     AHEAD, FreshChange, ListTally, RoundRequest, TakenNow, read_in_given_order,
@@ -26,11 +26,11 @@ const LEARNED: usize = 50_000;
 /// A resource as it was listed last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InventoryRow {
-    pub state: ResourceState,
+    pub state: StateDigest,
     /// URI as it is listed.
     pub uri: Box<str>,
     /// The time since which no list has it, by the clock of
-    /// [`WatchedFor`](crate::changes::round::WatchedFor).
+    /// [`WatchTime`](crate::changes::round::WatchTime).
     pub missing: Option<Timestamp>,
 }
 
@@ -50,7 +50,7 @@ pub struct MissingResourceCounts {
     /// True if they are too many to be believed (R15).
     pub is_suspended: bool,
     /// The time at which the first counts as deleted, by the clock of
-    /// [`WatchedFor`](crate::changes::round::WatchedFor).
+    /// [`WatchTime`](crate::changes::round::WatchTime).
     pub next: Option<Timestamp>,
 }
 

@@ -39,7 +39,7 @@ pub struct RoundRequest {
     pub at: Timestamp,
     /// In order of their URIs.
     pub lists: Vec<ListToRead>,
-    pub watch: WatchedFor,
+    pub watch: WatchTime,
     pub limit: usize,
     /// Entries from this time on wait: lists that are not read may have earlier ones.
     pub beyond: Option<Timestamp>,
@@ -51,14 +51,14 @@ pub struct RoundRequest {
 
 /// The time for which this run has watched the lists of a set, by a clock that nobody sets while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WatchedFor {
+pub struct WatchTime {
     pub since: Timestamp,
     pub now: Timestamp,
     /// Time after which what is absent is forgotten, or believed to be deleted (C7, C29).
     pub grace: Duration,
 }
 
-impl WatchedFor {
+impl WatchTime {
     /// Returns the end of the grace of an entry or resource that was noted as absent at a time. If an earlier run noted
     /// it, or this one before it could not see the lists, the grace counts from when they were watched again (R15).
     pub fn grace_end(&self, noted: Timestamp) -> Timestamp {
@@ -94,7 +94,7 @@ pub struct ListToRead {
     /// True if entries that it does not tell itself are not taken yet: a list that does may be written a moment later.
     pub waits: bool,
     /// Entries that earlier rounds left of this version.
-    pub left: Option<LeftEntries>,
+    pub left: Option<UntakenEntries>,
 }
 
 impl RoundRequest {
@@ -151,7 +151,7 @@ pub struct TakenNow {
 
 /// Entries of a list that are fresh and were not taken yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LeftEntries {
+pub struct UntakenEntries {
     /// Effective time of the earliest.
     pub first: Timestamp,
     pub count: usize,
@@ -164,7 +164,7 @@ pub struct ListTally {
     /// True if all of it was taken.
     pub is_whole: bool,
     /// Entries that are left for a later round, if their times do not depend on it.
-    pub left: Option<LeftEntries>,
+    pub left: Option<UntakenEntries>,
     /// Entries that count (C2).
     pub listed: usize,
     /// Of these, entries that were taken.
@@ -220,7 +220,7 @@ pub struct UndatedCounts {
 }
 
 /// The files that a round reads: Change Lists, and the keys in the state file, as they were saved last.
-pub trait RoundFiles {
+pub trait RoundReader {
     type Error;
 
     /// Reads the keys of a list of the request.

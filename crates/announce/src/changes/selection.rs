@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use resourcesync::change::ChangeKey;
-use resourcesync::change_list::{ListedChange, ListedChanges};
+use resourcesync::change_list::{ListedChanges, ListedKey};
 use resourcesync::uri::Uri;
 
 use crate::changes::round::{
-    AHEAD, FreshChange, LeftEntries, ListTally, ListToRead, RoundFiles, RoundRequest, TakenNow,
+    AHEAD, FreshChange, ListTally, ListToRead, RoundReader, RoundRequest, TakenNow, UntakenEntries,
     read_in_given_order,
 };
 use crate::changes::taken_keys::{
@@ -46,7 +46,7 @@ impl Default for KeptFreshSelections {
 
 impl KeptFreshSelections {
     /// Takes the earliest fresh entries of the lists that a request names (C13).
-    pub fn take_fresh<F: RoundFiles>(
+    pub fn take_fresh<F: RoundReader>(
         &self,
         request: &RoundRequest,
         files: &mut F,
@@ -100,7 +100,7 @@ struct FreshSelection {
 
 impl FreshSelection {
     /// Compares the lists of a request with what was taken, and keeps so many fresh entries.
-    fn compare<F: RoundFiles>(
+    fn compare<F: RoundReader>(
         request: &RoundRequest,
         max: usize,
         files: &mut F,
@@ -154,7 +154,7 @@ impl FreshSelection {
     }
 
     /// Compares a list with what was taken from it.
-    fn add_list<F: RoundFiles>(
+    fn add_list<F: RoundReader>(
         &mut self,
         request: &RoundRequest,
         list: &ListToRead,
@@ -239,7 +239,7 @@ impl FreshSelection {
     }
 
     /// Takes the earliest entries, and reads them.
-    fn take<F: RoundFiles>(
+    fn take<F: RoundReader>(
         &mut self,
         request: &RoundRequest,
         files: &mut F,
@@ -301,7 +301,7 @@ impl FreshSelection {
 }
 
 /// Returns the last row of keys of a list that are present, with those that are to be written.
-fn last_row<F: RoundFiles>(
+fn last_row<F: RoundReader>(
     list: &Uri,
     rows: &KeyChanges,
     files: &mut F,
@@ -523,7 +523,7 @@ impl ListProgress {
         let first = earliest.filter(|first| *first > Timestamp::MIN && self.left > 0);
         let report = ListTally {
             is_whole: self.left == 0,
-            left: first.map(|first| LeftEntries {
+            left: first.map(|first| UntakenEntries {
                 first,
                 count: self.left,
             }),
@@ -538,12 +538,12 @@ impl ListProgress {
 }
 
 /// Returns true if the datetime of an entry is too far ahead to be believed.
-fn is_far_ahead(entry: &ListedChange, at: Timestamp) -> bool {
+fn is_far_ahead(entry: &ListedKey, at: Timestamp) -> bool {
     entry.datetime.is_some() && believed(entry, at).is_none()
 }
 
 /// Returns the datetime of an entry that is not too far ahead.
-fn believed(entry: &ListedChange, at: Timestamp) -> Option<Timestamp> {
+fn believed(entry: &ListedKey, at: Timestamp) -> Option<Timestamp> {
     let time = entry.datetime?.at();
     (time <= later(at, AHEAD)).then_some(time)
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use resourcesync::change::ChangeKey;
-use resourcesync::change_list::{EntryPlace, ListedChange};
+use resourcesync::change_list::{EntryPlace, ListedKey};
 use resourcesync::uri::Uri;
 
-use crate::changes::round::WatchedFor;
+use crate::changes::round::WatchTime;
 
 /// Keys of entries that were taken from one Change List, 16 bytes each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct UntakenPosition {
 
 impl ListTakenKeys {
     /// Returns the keys in some rows. Keys that vanished for longer than the grace are forgotten (C7).
-    pub fn new(mut rows: BTreeMap<u32, KeysRow>, watch: &WatchedFor) -> ListTakenKeys {
+    pub fn new(mut rows: BTreeMap<u32, KeysRow>, watch: &WatchTime) -> ListTakenKeys {
         let is_old = |row: &KeysRow| row.vanished.is_some_and(|at| watch.is_forgotten(at));
         let old = rows.extract_if(.., |_, row| is_old(row));
         let changed = old.map(|(number, _)| number).collect();
@@ -96,7 +96,7 @@ impl ListTakenKeys {
     /// their effective times: of equal entries, the earliest were taken.
     pub fn reconcile(
         &mut self,
-        entries: &[ListedChange],
+        entries: &[ListedKey],
         times: &[Timestamp],
         at: Timestamp,
     ) -> Vec<UntakenPosition> {

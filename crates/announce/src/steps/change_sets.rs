@@ -21,7 +21,7 @@ pub const AT_ONCE: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// The lists from which the changes of a set are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TakenFrom {
+pub enum ChangesFrom {
     ChangeLists = 1,
     /// Compared with those before (C27).
     ResourceLists = 2,
@@ -35,7 +35,7 @@ pub struct TrackedSet {
     pub source: i64,
     /// The kind of the lists whose first contents were learned last; nothing until all entries that were there when the
     /// channel opened have been learned.
-    pub learned: Option<TakenFrom>,
+    pub learned: Option<ChangesFrom>,
     pub learned_until: Option<Timestamp>,
     /// C12: the channel that is still to be told what was fresh when it retired.
     pub retiring: Option<ChannelId>,
@@ -71,8 +71,8 @@ from_row! { TrackedSet {
 } }
 
 integers! {
-    TakenFrom: |kind| *kind as i64,
-        |number| nth(&[TakenFrom::ChangeLists, TakenFrom::ResourceLists], number - 1);
+    ChangesFrom: |kind| *kind as i64,
+        |number| nth(&[ChangesFrom::ChangeLists, ChangesFrom::ResourceLists], number - 1);
 }
 
 impl TrackedSet {
@@ -136,13 +136,13 @@ impl TrackedSet {
 
     /// Returns when a round is due for the triggers that there were, which compares lists of this kind. Resource Lists count
     /// once none has changed for a while (C27).
-    pub fn due_at(&self, kind: TakenFrom, window: &WindowPlan) -> Option<Timestamp> {
+    pub fn due_at(&self, kind: ChangesFrom, window: &WindowPlan) -> Option<Timestamp> {
         let (first, last) = self.triggers?;
         let due = match kind {
-            TakenFrom::ChangeLists => {
+            ChangesFrom::ChangeLists => {
                 later(last, window.change_quiet).min(later(first, window.change_max_wait))
             }
-            TakenFrom::ResourceLists => later(last, INVENTORY_QUIET),
+            ChangesFrom::ResourceLists => later(last, INVENTORY_QUIET),
         };
         Some(self.not_before.map_or(due, |at| due.max(at)))
     }
@@ -153,11 +153,11 @@ impl TrackedSet {
     /// gained meanwhile are told (C11). Returns false if nothing was known of resources.
     pub fn forget_inventory(&mut self, step: &Step<'_>) -> Result<bool> {
         (self.missing, self.missing_until, self.accepted) = (0, None, None);
-        if self.learned == Some(TakenFrom::ChangeLists) {
+        if self.learned == Some(ChangesFrom::ChangeLists) {
             return Ok(false);
         }
         // Where nothing has been learned as a whole, some may have been.
-        self.learned = self.learned.map(|_| TakenFrom::ChangeLists);
+        self.learned = self.learned.map(|_| ChangesFrom::ChangeLists);
         let sql = "DELETE FROM inventory WHERE set_id = ?1";
         step.db.run(sql, self.id).map(|()| true)
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::delivery::{HubFailure, HubQueue, KeptAnswer, Outage, SIZE_REMEMBERED, Submission};
-use crate::event::{AnswerFact, AnsweredNotification, DropCause, Fact};
+use crate::delivery::{FailedAttempt, HubQueue, KeptAnswer, Outage, SIZE_REMEMBERED, Submission};
+use crate::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
 use crate::plan::PublishMode;
 use crate::steps::owed::Version;
 use crate::time::{earlier, elapsed, later};
@@ -257,7 +257,7 @@ struct AnsweredFlight<'a> {
 
 impl AnsweredFlight<'_> {
     /// Returns the fact of the answer.
-    fn fact(&self, outcome: AnswerFact) -> Fact {
+    fn fact(&self, outcome: AnswerOutcome) -> Fact {
         let answered = AnsweredNotification {
             kind: self.channel.kind,
             topic: self.channel.topic.clone(),
@@ -327,7 +327,7 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     let (account, now) = (answered.account, step.now);
     let (id, hub) = account;
     let last = KeptAnswer::new(answered.flight.seq, answered.answer, None, now);
-    step.facts.push(answered.fact(AnswerFact::Delivered {
+    step.facts.push(answered.fact(AnswerOutcome::Delivered {
         changes: answered.flight.entries,
         took: elapsed(answered.flight.cut, now),
     }));
@@ -399,7 +399,7 @@ fn withdraw_too_large(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Res
     };
     let is_news = queue.too_large(limit, answered.flight.bytes.div_ceil(2) + 512, now);
     let ended = queue.end_outage();
-    let halved = AnswerFact::Halved { limit, is_news };
+    let halved = AnswerOutcome::Halved { limit, is_news };
     step.facts.push(answered.fact(halved));
     release_waiting(step, hub, ended)?;
     Ok(true)
@@ -436,7 +436,7 @@ fn refused(
         queue.push(id, false);
         queue.make_probe_due(now);
     } else if is_of_hub {
-        let failure = HubFailure {
+        let failure = FailedAttempt {
             refusal: refusal.clone(),
             retry_after: answered.answer.retry_after(now),
             is_doubtful: is_at_fault,
@@ -461,7 +461,7 @@ fn refused(
     let columns = "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5";
     let values = (retry_at, acceptances, is_at_fault);
     step.db.set_account(account, columns, values)?;
-    step.facts.push(answered.fact(AnswerFact::Refused {
+    step.facts.push(answered.fact(AnswerOutcome::Refused {
         refusal,
         next_try: retry_at,
         is_news,

@@ -11,7 +11,7 @@ use resourcesync::uri::{Topic, Uri, has_valid_chars};
 
 use crate::event::Fact;
 use crate::finding::Finding;
-use crate::observation::{Found, MountId, NoDocument};
+use crate::observation::{Found, MountId, WhyAbsent};
 use crate::plan::{MountPlan, SourcePlan};
 use crate::state::{Db, DocId, Result};
 use crate::steps::Step;
@@ -222,7 +222,7 @@ fn add_member_findings(
 }
 
 /// Takes in what lies at a path that holds no document.
-pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocument) -> Result<()> {
+pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &WhyAbsent) -> Result<()> {
     let sets = step.db.all::<Vec<Uri>>(
         "SELECT l.uri FROM document d CROSS JOIN mention m ON m.document = d.id CROSS JOIN document l ON l.id = m.list \
          WHERE d.uri = ?1 AND l.source = ?2 AND l.presence BETWEEN 1 AND 3 AND l.capability = 1 \
@@ -232,7 +232,7 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &NoDocume
     for about in sets {
         let (set, uri, cause) = (about.clone(), named.clone(), cause.clone());
         let found = match cause {
-            NoDocument::Nothing => Finding::NoFile { set, uri },
+            WhyAbsent::Nothing => Finding::NoFile { set, uri },
             cause => Finding::NoDocument { set, uri, cause },
         };
         let sql =

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::changes::round::{LeftEntries, ListTally, ListToRead, ROUND};
+use crate::changes::round::{ListTally, ListToRead, ROUND, UntakenEntries};
 use crate::event::Fact;
 use crate::finding::Finding;
 use crate::observation::Stat;
@@ -16,7 +16,7 @@ use resourcesync::uri::Uri;
 
 use crate::state::{Columns, DocId, FromRow, Result, from_row};
 use crate::steps::Step;
-use crate::steps::change_sets::{self, TakenFrom, TrackedSet, retry_delay};
+use crate::steps::change_sets::{self, ChangesFrom, TrackedSet, retry_delay};
 use crate::steps::documents::{Presence, SeenDocument};
 use crate::steps::findings::{self, FindingPart};
 
@@ -44,19 +44,19 @@ from_row! { ListToRead {
     id, list, path, stat, fingerprint, is_learned, is_archived, closed_until, waits, left
 } }
 
-impl FromRow for Option<LeftEntries> {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<LeftEntries>> {
+impl FromRow for Option<UntakenEntries> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<UntakenEntries>> {
         let left: Option<(_, _)> = row.read()?;
-        Ok(left.map(|(first, count)| LeftEntries { first, count }))
+        Ok(left.map(|(first, count)| UntakenEntries { first, count }))
     }
 }
 
 /// Returns which lists of a set the next round compares: Resource Lists if it has any and no Change List, and the source
 /// wants it (C27). For a channel that retires, these are the lists that were compared before (C12).
-pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<TakenFrom> {
+pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<ChangesFrom> {
     let source = step.source_with_row(set.source);
     if !source.is_some_and(|(_, plan)| plan.changes_from_resource_lists) {
-        return Ok(TakenFrom::ChangeLists);
+        return Ok(ChangesFrom::ChangeLists);
     }
     if let (Some(_), Some(learned)) = (set.retiring, set.learned) {
         return Ok(learned);
@@ -70,11 +70,11 @@ pub fn next_list_kind(step: &Step<'_>, set: &TrackedSet) -> Result<TakenFrom> {
     };
     let current = "AND d.form = 0 AND d.archived = 0";
     let has_inventory =
-        set.learned == Some(TakenFrom::ResourceLists) || has(Capability::ResourceList, current)?;
+        set.learned == Some(ChangesFrom::ResourceLists) || has(Capability::ResourceList, current)?;
     if has_inventory && !has(Capability::ChangeList, "")? {
-        return Ok(TakenFrom::ResourceLists);
+        return Ok(ChangesFrom::ResourceLists);
     }
-    Ok(TakenFrom::ChangeLists)
+    Ok(ChangesFrom::ChangeLists)
 }
 
 /// Returns the lists of this kind that a set has, and that fulfil a condition, in order of their URIs. For a channel that
@@ -158,7 +158,7 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
         return None;
     }
     let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);
-    let mut firsts: Vec<LeftEntries> = lists.iter().map(left).collect::<Option<_>>()?;
+    let mut firsts: Vec<UntakenEntries> = lists.iter().map(left).collect::<Option<_>>()?;
     firsts.sort_unstable_by_key(|left| left.first);
     let mut entries = 0;
     let beyond = firsts.iter().find(|left| {
@@ -181,7 +181,7 @@ pub fn next_resource_lists(step: &Step<'_>, set: &mut TrackedSet) -> Result<Next
         return Ok(NextLists::None);
     }
     for listed in &mut lists {
-        listed.is_learned |= set.learned != Some(TakenFrom::ResourceLists);
+        listed.is_learned |= set.learned != Some(ChangesFrom::ResourceLists);
         (listed.closed_until, listed.waits) = (None, false);
     }
     // An inventory is compared as a whole.
@@ -201,7 +201,7 @@ fn resource_lists(step: &Step<'_>, set: &TrackedSet) -> Result<Option<Vec<ListTo
 fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> Result<bool> {
     let is_deletion_due =
         set.accepted.is_some() || set.missing_until.is_some_and(|at| at <= step.now);
-    if is_deletion_due || set.learned != Some(TakenFrom::ResourceLists) {
+    if is_deletion_due || set.learned != Some(ChangesFrom::ResourceLists) {
         return Ok(true);
     }
     let ids: BTreeSet<DocId> = lists.iter().map(|listed| listed.id).collect();
@@ -219,8 +219,8 @@ fn is_inventory_due(step: &Step<'_>, set: &TrackedSet, lists: &[ListToRead]) -> 
 /// Returns true if something may be fresh in the lists of a set.
 pub fn has_fresh(step: &Step<'_>, set: &TrackedSet) -> Result<bool> {
     match next_list_kind(step, set)? {
-        TakenFrom::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
-        TakenFrom::ResourceLists => {
+        ChangesFrom::ChangeLists => Ok(!untaken_change_lists(step, set)?.is_empty()),
+        ChangesFrom::ResourceLists => {
             let lists = resource_lists(step, set)?;
             lists.map_or(Ok(false), |lists| is_inventory_due(step, set, &lists))
         }
@@ -402,7 +402,7 @@ fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()>
     let compares = step.plan.sources[position].changes_from_resource_lists;
     if compares {
         set.missing_until = Some(step.now);
-    } else if set.learned == Some(TakenFrom::ResourceLists) {
+    } else if set.learned == Some(ChangesFrom::ResourceLists) {
         set.forget_inventory(step)?;
     }
     set.trigger(step.now);

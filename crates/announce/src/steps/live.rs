@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::candidates::CandidateGlobs;
 use crate::delivery::HubQueue;
 use crate::finding::Finding;
-use crate::observation::{DocumentPath, FileId, MountId, NoDocument, Stat, UnreadableDirectory};
+use crate::observation::{DocumentPath, FileId, MountId, Stat, UnreadableDirectory, WhyAbsent};
 use crate::plan::{MountPlan, Plan, PublishMode, SourcePlan};
 use crate::state::{Db, DocId, HubId, Result};
 use crate::steps::documents::KnownCandidate;
@@ -94,9 +94,9 @@ impl LiveSource {
     }
 
     /// Returns why the first file that is no document is none, if it was read in this run.
-    pub fn non_document_reason(&self, path: &DocumentPath) -> Option<NoDocument> {
+    pub fn non_document_reason(&self, path: &DocumentPath) -> Option<WhyAbsent> {
         let (first, reason) = self.other_file.as_ref()?;
-        (first == path).then(|| NoDocument::Other(reason.clone()))
+        (first == path).then(|| WhyAbsent::Other(reason.clone()))
     }
 
     pub fn is_absent(&self, id: MountId) -> bool {
@@ -107,7 +107,7 @@ impl LiveSource {
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
     pub fn is_never_looked_at(&self, path: &DocumentPath) -> bool {
         self.mounts.get(&path.mount).is_some_and(|mount| {
-            let is_new = |swept: &LastSwept| {
+            let is_new = |swept: &SweepReach| {
                 let uri = Uri::below(&mount.plan.prefix, &path.below);
                 let is_below = |uris: &[Uri]| uris.iter().any(|it| uri.is_below(it));
                 let is_candidate =
@@ -333,13 +333,13 @@ fn parse_sweep_scope(
     globs: Option<(String, String)>,
     unseen: Option<String>,
     configured: (&CandidateGlobs, &Vec<Uri>),
-) -> Option<LastSwept> {
+) -> Option<SweepReach> {
     let (include, exclude) = globs?;
     let include = serde_json::from_str(&include).ok()?;
     let exclude = serde_json::from_str(&exclude).ok()?;
     let candidates = CandidateGlobs::new(include, exclude).ok()?;
     let (inside, unread) = serde_json::from_str(&unseen?).ok()?;
-    Some(LastSwept {
+    Some(SweepReach {
         are_configured: (&candidates, &inside) == configured,
         candidates,
         inside,
@@ -355,7 +355,7 @@ pub struct MountSweeps {
     pub swept: Option<Timestamp>,
     /// The candidates of that sweep, if they were stored. What is added to them later was there before, as far as anybody
     /// knows (R13).
-    pub candidates: Option<LastSwept>,
+    pub candidates: Option<SweepReach>,
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     pub started: Timestamp,
@@ -367,7 +367,7 @@ pub struct MountSweeps {
 
 /// The part of a mount that its last complete sweep looked at.
 #[derive(Debug, Clone)]
-pub struct LastSwept {
+pub struct SweepReach {
     pub candidates: CandidateGlobs,
     /// The prefixes of others inside, below which it saw nothing.
     pub inside: Vec<Uri>,
@@ -408,7 +408,7 @@ impl MountSweeps {
     /// this configuration, belongs to the baseline once it can (R13). Returns the documents whose first version counts
     /// as told after all: where the file system's clock is not ours, nothing tells that a file changed while its mount
     /// was swept.
-    pub fn end_sweep(&mut self, mut swept: LastSwept, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
+    pub fn end_sweep(&mut self, mut swept: SweepReach, at: Timestamp) -> Vec<(Uri, Fingerprint)> {
         let before = self.candidates.take();
         if let Some(before) = before.filter(|it| self.is_complete && it.are_configured) {
             let was_unread = |uri: &Uri| before.unread.iter().any(|it| uri.is_below(it));

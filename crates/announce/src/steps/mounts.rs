@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use resourcesync::uri::Uri;
 
 use crate::event::Fact;
-use crate::observation::{DocumentPath, FileId, MountId, NestedFileSystem, NoDocument};
+use crate::observation::{DocumentPath, FileId, MountId, NestedFileSystem, WhyAbsent};
 use crate::plan::Plan;
 use crate::state::{Db, DocId, Result, from_row};
-use crate::steps::live::{LastSwept, LiveMount, LiveSource, MountState};
+use crate::steps::live::{LiveMount, LiveSource, MountState, SweepReach};
 use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
@@ -73,7 +73,7 @@ fn stop_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
 pub fn no_document_reason(
     db: Db<'_>,
     live: &LiveSource,
-    explain: impl FnOnce(&DocumentPath) -> Option<NoDocument>,
+    explain: impl FnOnce(&DocumentPath) -> Option<WhyAbsent>,
 ) -> Result<Option<String>> {
     if !live.is_whole() {
         return Ok(None);
@@ -131,7 +131,7 @@ pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()
     (mount.nested).decide(|top| documents_below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
-    let swept = LastSwept {
+    let swept = SweepReach {
         candidates: plan.candidates.clone(),
         inside: plan.prefixes_inside(&mount.plan),
         are_configured: true,

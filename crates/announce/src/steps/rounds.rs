@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::resource_list::{ResourceKey, ResourceState};
+use resourcesync::resource_list::{ResourceKey, StateDigest};
 use resourcesync::uri::Uri;
 
 use crate::changes::inventory::{DeletionRules, InventoryRow};
-use crate::changes::round::{ROUND, RoundAnswer, RoundOutcome, RoundRequest, TakenNow, WatchedFor};
+use crate::changes::round::{ROUND, RoundAnswer, RoundOutcome, RoundRequest, TakenNow, WatchTime};
 use crate::changes::taken_keys::KeysRow;
 use crate::event::Fact;
 use crate::finding::Finding;
 use crate::observation::MountId;
 use crate::state::{Db, DocId, FromColumn, Result, StatementError, columns, from_row, read};
-use crate::steps::change_sets::{self, AT_ONCE, TakenFrom, TrackedSet};
+use crate::steps::change_sets::{self, AT_ONCE, ChangesFrom, TrackedSet};
 use crate::steps::channels::Channel;
 use crate::steps::findings::{self, FindingPart};
 use crate::steps::lists::{self, NextLists};
@@ -85,14 +85,14 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         let next = Duration::from_secs(elapsed(first, now).as_secs() + 1);
         return Ok(Some(later(first, next.min(plan.broken_after))));
     }
-    if kind == TakenFrom::ChangeLists && set.forget_inventory(step)? {
+    if kind == ChangesFrom::ChangeLists && set.forget_inventory(step)? {
         let uri = step.db.uri_of(set.id)?;
         findings::replace(step, position, &uri, FindingPart::Entries, None)?;
     }
     set.is_partial = false;
     let next = match kind {
-        TakenFrom::ResourceLists => lists::next_resource_lists(step, set)?,
-        TakenFrom::ChangeLists => lists::next_change_lists(step, set)?,
+        ChangesFrom::ResourceLists => lists::next_resource_lists(step, set)?,
+        ChangesFrom::ChangeLists => lists::next_change_lists(step, set)?,
     };
     let (lists, beyond) = match next {
         NextLists::None => {
@@ -104,12 +104,12 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         NextLists::Later => return Ok(set.due_at(kind, window)),
         NextLists::Read(lists, beyond) => (lists, beyond),
     };
-    if (set.learned, kind) == (Some(TakenFrom::ChangeLists), TakenFrom::ResourceLists) {
+    if (set.learned, kind) == (Some(ChangesFrom::ChangeLists), ChangesFrom::ResourceLists) {
         // C27: their present contents count as taken.
         for list in &lists {
             lists::mark_to_learn(step, set.id, list.id)?;
         }
-        set.learned = Some(TakenFrom::ResourceLists);
+        set.learned = Some(ChangesFrom::ResourceLists);
     }
     step.live.last_round += 1;
     set.round = Some(step.live.last_round);
@@ -124,7 +124,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
-        inventory: (kind == TakenFrom::ResourceLists).then_some(DeletionRules {
+        inventory: (kind == ChangesFrom::ResourceLists).then_some(DeletionRules {
             mass_deletion: plan.mass_deletion,
             accepted: set.accepted,
         }),
@@ -204,9 +204,9 @@ fn save_round(
         is_learned = !(set.is_partial || is_inventory && taken.has_more);
         if is_learned {
             set.learned = Some(if is_inventory {
-                TakenFrom::ResourceLists
+                ChangesFrom::ResourceLists
             } else {
-                TakenFrom::ChangeLists
+                ChangesFrom::ChangeLists
             });
         }
     }
@@ -310,7 +310,7 @@ fn forget_ended_lists(
     if ended.is_empty() {
         return Ok(None);
     }
-    let watch = absence_grace(step, position, set, TakenFrom::ChangeLists)?;
+    let watch = absence_grace(step, position, set, ChangesFrom::ChangeLists)?;
     let mut next = None;
     for (list, ended) in ended {
         let ends = watch.grace_end(ended);
@@ -337,10 +337,10 @@ fn absence_grace(
     step: &Step<'_>,
     position: usize,
     set: &mut TrackedSet,
-    kind: TakenFrom,
-) -> Result<WatchedFor> {
+    kind: ChangesFrom,
+) -> Result<WatchTime> {
     let source = &step.live.sources[position];
-    let is_entries = kind == TakenFrom::ChangeLists;
+    let is_entries = kind == ChangesFrom::ChangeLists;
     if is_entries {
         let lists = step.db.all::<Vec<(MountId, bool)>>(
             "SELECT DISTINCT d.mount, d.presence <> 1 OR EXISTS (SELECT 1 FROM trouble t WHERE t.uri = d.uri) \
@@ -359,7 +359,7 @@ fn absence_grace(
                 (source.id, Capability::ChangeList),
             )?;
     let grace = step.plan.sources[position].deletion_grace;
-    Ok(WatchedFor {
+    Ok(WatchTime {
         since: *set.watched_since.get_or_insert(step.now),
         now: step.now,
         grace: grace.max(if is_seen { grace } else { UNSEEN_GRACE }),
@@ -417,5 +417,5 @@ from_row! { InventoryRow { state, uri, missing } }
 
 columns! {
     ResourceKey: |value| FromColumn::from_column(value).map(ResourceKey);
-    ResourceState: |value| FromColumn::from_column(value).map(ResourceState);
+    StateDigest: |value| FromColumn::from_column(value).map(StateDigest);
 }

@@ -399,7 +399,7 @@ fn an_entry_is_read_at_its_place_although_those_before_it_do_not_count() {
 
 #[test]
 fn entries_are_small_and_handed_over_as_a_whole_reading_returns_them() {
-    assert_eq!(size_of::<super::ListedChange>(), 48);
+    assert_eq!(size_of::<super::ListedKey>(), 48);
     let skipped = "<url><loc>2.txt</loc><rs:md change='updated'/></url>";
     let list = list(&format!("{DATED}{skipped}{UNDATED}"));
     let mut positions = Vec::new();

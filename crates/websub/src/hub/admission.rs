@@ -21,7 +21,7 @@ const SUBSCRIPTIONS: (&str, Duration) = ("subscriptions", Duration::from_secs(3_
 
 /// What a verification is about, which decides the quota that it counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VerificationQuota {
+pub enum VerificationKind {
     /// A subscription that did not exist when the request came.
     New,
     /// An existing subscription, to be renewed or ended.
@@ -82,12 +82,12 @@ impl Admission {
     pub fn begin(
         &mut self,
         buckets: &QuotaKeys,
-        kind: VerificationQuota,
+        kind: VerificationKind,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let limit = self.limits.verifications;
         check_quota(&[self.usage_of_kind(kind)], buckets, limit, VERIFICATIONS)?;
-        if kind == VerificationQuota::New {
+        if kind == VerificationKind::New {
             self.acquire(&buckets.hosts, 1, now)?;
         }
         self.usage_of_kind(kind).add(buckets);
@@ -100,14 +100,14 @@ impl Admission {
     }
 
     /// Ends a verification that [`begin`](Admission::begin) counted, of the same kind.
-    pub fn end_verification(&mut self, buckets: &QuotaKeys, kind: VerificationQuota) {
+    pub fn end_verification(&mut self, buckets: &QuotaKeys, kind: VerificationKind) {
         self.usage_of_kind(kind).remove(buckets);
     }
 
-    fn usage_of_kind(&mut self, kind: VerificationQuota) -> &mut Usage {
+    fn usage_of_kind(&mut self, kind: VerificationKind) -> &mut Usage {
         match kind {
-            VerificationQuota::New => &mut self.verifications,
-            VerificationQuota::Renewal => &mut self.renewals,
+            VerificationKind::New => &mut self.verifications,
+            VerificationKind::Renewal => &mut self.renewals,
         }
     }
 
@@ -438,7 +438,7 @@ impl<K: Ord + Clone> RateLimiter<K> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::VerificationQuota::{New, Renewal};
+    use super::VerificationKind::{New, Renewal};
     use super::*;
     use crate::hub::Callback;
     use crate::hub::admission::{address_buckets, requester_buckets};

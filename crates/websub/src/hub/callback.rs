@@ -42,7 +42,7 @@ pub struct ResolvedCallback {
     /// The host under which requests to it are queued.
     pub host: String,
     /// The addresses that the client may connect to.
-    _located: Option<LookupGuard>,
+    _located: Option<HostAddresses>,
 }
 
 impl CallbackClient {
@@ -210,7 +210,7 @@ struct Lookups {
 
 /// The addresses of a name, to which requests may connect until this is dropped.
 #[derive(Debug)]
-struct LookupGuard {
+struct HostAddresses {
     lookups: Arc<Lookups>,
     name: String,
     /// The addresses.
@@ -238,7 +238,7 @@ impl Lookups {
         self: &Arc<Self>,
         name: &str,
         priority: Priority,
-    ) -> Result<LookupGuard, String> {
+    ) -> Result<HostAddresses, String> {
         let has_not_failed = || lock(&self.failed).check(name, self.started.elapsed());
         has_not_failed()?;
         let slot = self.slots.acquire(registrable(name), priority).await;
@@ -253,7 +253,7 @@ impl Lookups {
                 let mut found = lock(&self.found);
                 let of_name = found.entry(name.to_owned()).or_default();
                 of_name.push(Arc::clone(&addresses));
-                return Ok(LookupGuard {
+                return Ok(HostAddresses {
                     lookups: Arc::clone(self),
                     name: name.to_owned(),
                     addresses,
@@ -285,7 +285,7 @@ impl Lookups {
     }
 }
 
-impl Drop for LookupGuard {
+impl Drop for HostAddresses {
     fn drop(&mut self) {
         let mut found = lock(&self.lookups.found);
         if let Some(entries) = found.get_mut(&self.name) {

@@ -44,7 +44,7 @@ pub struct FairQueue {
     /// be none.
     next_prune: usize,
     /// Hosts with a request waiting, in round-robin order: by a number that is renewed with each turn.
-    rings: BTreeMap<RequestClass, BTreeMap<u64, String>>,
+    rings: BTreeMap<RequestOrder, BTreeMap<u64, String>>,
     /// The requests that have a slot.
     running: HashMap<RequestNumber, RunningRequest>,
     busy: BTreeSet<(Duration, RequestNumber)>,
@@ -69,7 +69,7 @@ struct HostState {
 struct HostQueue {
     tickets: VecDeque<RequestNumber>,
     /// The class of its ring, and its number there.
-    entry: Option<(RequestClass, u64)>,
+    entry: Option<(RequestOrder, u64)>,
 }
 
 #[derive(Debug)]
@@ -79,9 +79,9 @@ struct RunningRequest {
     was_in_trouble: bool,
 }
 
-/// Requests that are treated alike; the classes are in order of priority.
+/// The order in which waiting requests get slots; those that are equal are treated alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct RequestClass {
+struct RequestOrder {
     /// Beyond its window a host gets only slots that no other needs.
     is_beyond_window: bool,
     priority: Priority,
@@ -99,8 +99,8 @@ impl Default for HostState {
 }
 
 impl HostState {
-    fn class(&self, priority: Priority) -> RequestClass {
-        RequestClass {
+    fn class(&self, priority: Priority) -> RequestOrder {
+        RequestOrder {
             is_beyond_window: self.running >= self.window,
             priority,
             is_in_trouble: self.window < INITIAL_WINDOW,
@@ -212,14 +212,14 @@ impl FairQueue {
         // Half of all slots are for hosts within their window, three quarters for hosts that answer.
         let is_spare = self.running.len() < self.capacity.div_ceil(2);
         let has_room = self.in_trouble < self.capacity.div_ceil(4);
-        let is_open = |class: &RequestClass| {
+        let is_open = |class: &RequestOrder| {
             (!class.is_beyond_window || is_spare) && (!class.is_in_trouble || has_room)
         };
         let mut rings = self.rings.iter_mut().filter(|(class, _)| is_open(class));
         rings.find_map(|(class, ring)| Some((ring.pop_first()?.1, class.priority)))
     }
 
-    fn remove_entry(&mut self, entry: Option<(RequestClass, u64)>) {
+    fn remove_entry(&mut self, entry: Option<(RequestOrder, u64)>) {
         if let Some((class, number)) = entry
             && let Some(ring) = self.rings.get_mut(&class)
         {

@@ -357,12 +357,12 @@ pub struct PublisherCounts {
     /// Attempts to fetch a topic that failed.
     pub failed_fetches: u64,
     /// The last publication that was refused, or could not be fetched.
-    pub last_refusal: Option<FailedPublication>,
+    pub last_refusal: Option<LastRefusal>,
 }
 
 /// The last publication that was refused, or could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedPublication {
+pub struct LastRefusal {
     /// The time.
     pub at: Timestamp,
     /// The reason in words.
@@ -382,13 +382,13 @@ impl PublisherCounts {
             PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
             _ => self.refused += 1,
         }
-        self.last_refusal = Some(FailedPublication { at: now, reason });
+        self.last_refusal = Some(LastRefusal { at: now, reason });
     }
 
     /// Counts a failed attempt to fetch a topic.
     pub fn count_failed_fetch(&mut self, reason: String, now: Timestamp) {
         self.failed_fetches += 1;
-        self.last_refusal = Some(FailedPublication { at: now, reason });
+        self.last_refusal = Some(LastRefusal { at: now, reason });
     }
 }
 

@@ -28,7 +28,7 @@ pub mod view;
 /// All subscriptions, and the notifications pending for them.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    topics: HashMap<Topic, TopicSubscribers>,
+    topics: HashMap<Topic, TopicState>,
     /// What counts against the quotas.
     pub usage: Usage,
     /// The highest number given to a notification.
@@ -38,9 +38,9 @@ pub struct Subscriptions {
     assignments: u64,
 }
 
-/// The subscribers of one topic.
+/// What the hub keeps of one topic: its subscribers, and what some have not received.
 #[derive(Debug, Default)]
-struct TopicSubscribers {
+struct TopicState {
     /// Each in a box: there may be a hundred thousand, and a map has many empty places.
     subscribers: HashMap<Callback, Box<TopicSubscriber>>,
     backlog: BacklogCounts,
@@ -62,9 +62,9 @@ struct TopicSubscriber {
     assigned: Option<u64>,
 }
 
-/// The task of delivering to one subscriber until nothing is pending or the subscription has ended.
+/// Identifies the task that delivers to one subscriber until nothing is pending or the subscription has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AssignedDelivery {
+pub struct DeliveryTaskId {
     /// The subscription.
     pub key: SubscriptionKey,
     number: u64,
@@ -125,9 +125,9 @@ impl Subscriptions {
     pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
         self.usage.add(&subscription.buckets());
         let entry = self.topics.entry(subscription.topic.clone());
-        let on_topic = entry.or_insert_with(|| TopicSubscribers {
+        let on_topic = entry.or_insert_with(|| TopicState {
             backlog: BacklogCounts::new(self.last),
-            ..TopicSubscribers::default()
+            ..TopicState::default()
         });
         let known = on_topic.subscribers.remove(&subscription.callback);
         let heard = match &known {
@@ -267,14 +267,14 @@ impl Subscriptions {
 
     /// Assigns the subscribers of a topic that have notifications pending and no assignment, in order of priority. The
     /// caller delivers to each.
-    pub fn assign_tasks(&mut self, topic: &Topic) -> Vec<AssignedDelivery> {
+    pub fn assign_tasks(&mut self, topic: &Topic) -> Vec<DeliveryTaskId> {
         let Some(on_topic) = self.topics.get_mut(topic) else {
             return Vec::new();
         };
         let assign = |(callback, subscriber): (&Callback, &mut Box<TopicSubscriber>)| {
             let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
             let key = SubscriptionKey::new(topic, callback);
-            Some((subscriber.priority(), AssignedDelivery { key, number }))
+            Some((subscriber.priority(), DeliveryTaskId { key, number }))
         };
         let subscribers = on_topic.subscribers.iter_mut();
         let mut assigned: Vec<(Priority, _)> = subscribers.filter_map(assign).collect();
@@ -286,12 +286,12 @@ impl Subscriptions {
     }
 
     /// Assigns one subscriber, if it has notifications pending and no assignment.
-    pub fn assign_task(&mut self, key: &SubscriptionKey) -> Option<AssignedDelivery> {
+    pub fn assign_task(&mut self, key: &SubscriptionKey) -> Option<DeliveryTaskId> {
         let on_topic = self.topics.get_mut(&key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&key.callback)?;
         let number = subscriber.assign_task(&on_topic.backlog, &mut self.assignments)?;
         let key = key.clone();
-        Some(AssignedDelivery { key, number })
+        Some(DeliveryTaskId { key, number })
     }
 
     /// Returns the topics with pending notifications.
@@ -304,7 +304,7 @@ impl Subscriptions {
     /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
     pub fn next_delivery(
         &mut self,
-        assignment: &AssignedDelivery,
+        assignment: &DeliveryTaskId,
         now: Timestamp,
     ) -> Option<Delivery> {
         let (subscriber, backlog) = self.subscriber_of_task(assignment)?;
@@ -320,7 +320,7 @@ impl Subscriptions {
     }
 
     /// Returns the progress of the subscriber of an assignment.
-    pub fn progress(&mut self, assignment: &AssignedDelivery) -> DeliveryProgress {
+    pub fn progress(&mut self, assignment: &DeliveryTaskId) -> DeliveryProgress {
         let assigned = self.subscriber_of_task(assignment);
         assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress)
     }
@@ -328,7 +328,7 @@ impl Subscriptions {
     /// Applies the outcome of an attempt to deliver a notification, and remembers the attempt for the views.
     pub fn apply_outcome(
         &mut self,
-        assignment: &AssignedDelivery,
+        assignment: &DeliveryTaskId,
         relay: RelaySize,
         last: LastAttempt,
         outcome: DeliveryOutcome,
@@ -367,7 +367,7 @@ impl Subscriptions {
     /// begun anew, meanwhile.
     fn subscriber_of_task(
         &mut self,
-        assignment: &AssignedDelivery,
+        assignment: &DeliveryTaskId,
     ) -> Option<(&mut TopicSubscriber, &mut BacklogCounts)> {
         let on_topic = self.topics.get_mut(&assignment.key.topic)?;
         let subscriber = on_topic.subscribers.get_mut(&assignment.key.callback)?;

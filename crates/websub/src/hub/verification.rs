@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::headers::url_with_parameters;
 use crate::http::failure::describe;
 use crate::http::{client, lock};
-use crate::hub::admission::{LimitExceeded, QuotaKeys, VerificationQuota, address_buckets};
+use crate::hub::admission::{LimitExceeded, QuotaKeys, VerificationKind, address_buckets};
 use crate::hub::callback::ResolvedCallback;
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::http::CUT_OFF;
@@ -37,7 +37,7 @@ const LIMITED_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct PendingVerification {
     pub(crate) request: SubscriptionRequest,
     requester: Option<Requester>,
-    kind: VerificationQuota,
+    kind: VerificationKind,
 }
 
 /// The outcome of one attempt at a verification.
@@ -60,12 +60,12 @@ impl EmbeddedHub {
         let buckets = QuotaKeys::new(&key.callback, requester);
         let subscriptions = lock(&self.subscriptions);
         let kind = if subscriptions.contains(&key) {
-            VerificationQuota::Renewal
+            VerificationKind::Renewal
         } else {
-            VerificationQuota::New
+            VerificationKind::New
         };
         let mut admission = lock(&self.admission);
-        if let (VerificationQuota::New, RequestedAction::Subscribe { .. }) = (kind, &request.action)
+        if let (VerificationKind::New, RequestedAction::Subscribe { .. }) = (kind, &request.action)
         {
             admission.may_subscribe(&buckets, &subscriptions.usage)?;
         }
@@ -206,7 +206,7 @@ impl EmbeddedHub {
                 }
             }
             let allowed = self.settings.get().settings.verification_attempts;
-            let is_new = pending.kind == VerificationQuota::New;
+            let is_new = pending.kind == VerificationKind::New;
             if attempts >= allowed || is_new && lock(&self.admission).has_max_pending() {
                 break;
             }
@@ -238,16 +238,16 @@ impl EmbeddedHub {
     ) -> Result<VerificationOutcome, String> {
         let PendingVerification { request, kind, .. } = pending;
         let priority = match (kind, attempts) {
-            (VerificationQuota::Renewal, _) => Priority::Known,
-            (VerificationQuota::New, 1) => Priority::First,
-            (VerificationQuota::New, _) => Priority::Retry,
+            (VerificationKind::Renewal, _) => Priority::Known,
+            (VerificationKind::New, 1) => Priority::First,
+            (VerificationKind::New, _) => Priority::Retry,
         };
         let (location, mut slot) = loop {
             let prepared = self.settings.get();
             let location = prepared.client.resolve(&request.callback, priority).await?;
             // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
             // the request.
-            if let (Some(address), VerificationQuota::New) = (location.by_name, kind) {
+            if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
                 let (buckets, now) = (address_buckets(address), self.clock.started.elapsed());
                 let connected = lock(&self.admission).acquire(&buckets, 1, now);
                 if let Err(exceeded) = connected {

@@ -26,11 +26,11 @@ pub struct Topics {
 }
 
 /// Pages by request target, byte for byte. Several share a target only on different hosts.
-type Pages = HashMap<Box<str>, Vec<Arc<ServedPage>>>;
+type Pages = HashMap<Box<str>, Vec<Arc<HttpTopicPage>>>;
 
-/// A page with what is computed once.
+/// The page of a topic, with what is computed once.
 #[derive(Debug)]
-struct ServedPage {
+struct HttpTopicPage {
     page: TopicPage,
     host: Box<str>,
     etag: HeaderValue,
@@ -53,7 +53,7 @@ impl Topics {
         hash.update(links(&page).as_bytes());
         hash.update(&[0]).update(&page.body);
         let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
-        let served = Arc::new(ServedPage {
+        let served = Arc::new(HttpTopicPage {
             etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
                 .expect("hexadecimal digits and quotes may stand in a header"),
             host: host.into(),
@@ -121,7 +121,7 @@ impl Topics {
         served.reply(request.headers())
     }
 
-    fn find_page<B>(&self, request: &Request<B>) -> Option<Arc<ServedPage>> {
+    fn find_page<B>(&self, request: &Request<B>) -> Option<Arc<HttpTopicPage>> {
         let target = request.uri().path_and_query()?.as_str();
         let pages = read(&self.pages);
         match pages.get(target)?.as_slice() {
@@ -146,7 +146,7 @@ impl Topics {
     }
 }
 
-impl ServedPage {
+impl HttpTopicPage {
     fn reply(&self, asked: &HeaderMap) -> FullResponse {
         let is_known = asked
             .get_all(IF_NONE_MATCH)

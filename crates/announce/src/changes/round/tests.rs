@@ -24,18 +24,14 @@ fn at(millis: i64) -> Timestamp {
 }
 
 /// Cuts changes into notifications, of which the first begins at a time.
-fn cut(
-    changes: &[FreshChange],
-    from: Timestamp,
-    limits: NotificationLimits,
-) -> Vec<IntervalChanges> {
+fn cut(all: &[FreshChange], from: Timestamp, limits: NotificationLimits) -> Vec<IntervalChanges> {
     let empty = ChangePayload {
         up: None,
         from,
         until: from,
         entries: Vec::new(),
     };
-    intervals(changes, empty, limits).collect()
+    intervals(all, empty, limits).collect()
 }
 
 /// A change of that effective time, which its datetime names if it has one.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use resourcesync::change::{Change, ChangeKey};
-use resourcesync::change_list::{EntryPlace, ListedChange, ListedChanges};
+use resourcesync::change_list::{EntryPlace, ListedChanges, ListedKey};
 use resourcesync::datetime::Datetime;
 use resourcesync::fingerprint::Fingerprint;
 use resourcesync::payload::ChangeKind;
@@ -17,7 +17,7 @@ use resourcesync::uri::Uri;
 use rstest::rstest;
 
 use super::KeptFreshSelections;
-use crate::changes::round::{ListToRead, RoundFiles, RoundRequest, TakenNow, WatchedFor};
+use crate::changes::round::{ListToRead, RoundReader, RoundRequest, TakenNow, WatchTime};
 use crate::changes::taken_keys::{KEYS_PER_ROW, KeysRow};
 use crate::observation::{DocumentPath, MountId, Stat};
 use crate::state::DocId;
@@ -41,18 +41,15 @@ fn datetime(letter: char) -> Option<Datetime> {
 
 /// Entries of a list, each of so many MiB.
 fn listed(word: &str, size: u32) -> ListedChanges {
-    let entries = word
-        .chars()
-        .zip(0..)
-        .map(|(letter, position)| ListedChange {
-            place: EntryPlace {
-                position,
-                key: ChangeKey([letter as u8; 16]),
-                offset: position * (size << 20),
-                end: (position + 1) * (size << 20),
-            },
-            datetime: datetime(letter),
-        });
+    let entries = word.chars().zip(0..).map(|(letter, position)| ListedKey {
+        place: EntryPlace {
+            position,
+            key: ChangeKey([letter as u8; 16]),
+            offset: position * (size << 20),
+            end: (position + 1) * (size << 20),
+        },
+        datetime: datetime(letter),
+    });
     ListedChanges {
         entries: entries.collect(),
         ..ListedChanges::default()
@@ -80,7 +77,7 @@ struct Words<'a> {
     read: usize,
 }
 
-impl RoundFiles for Words<'_> {
+impl RoundReader for Words<'_> {
     type Error = Infallible;
 
     fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Infallible> {
@@ -199,7 +196,7 @@ pub fn request(lists: Vec<ListToRead>, at: Timestamp, limit: usize) -> RoundRequ
         after: None,
         at,
         lists,
-        watch: WatchedFor {
+        watch: WatchTime {
             since: at.min(self::at(0)),
             now: at,
             grace: Duration::from_secs(300),

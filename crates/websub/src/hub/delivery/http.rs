@@ -26,7 +26,7 @@ use crate::hub::delivery::{DeliveryOutcome, headers, new_mac, outcome, signature
 use crate::hub::fair_queue::slots::FairSlot;
 use crate::hub::http::{EmbeddedHub, HubSetup};
 use crate::hub::subscriptions::view::LastAttempt;
-use crate::hub::subscriptions::{AssignedDelivery, Delivery};
+use crate::hub::subscriptions::{Delivery, DeliveryTaskId};
 use crate::hub::{PART_BYTES, Relay, RelayId, RelaySize, StoredRelay, SubscriptionKey};
 use crate::retry::MAX_ATTEMPTS;
 use crate::secret::{Mask, Secret};
@@ -53,7 +53,7 @@ impl EmbeddedHub {
 
     /// Delivers to one subscriber until nothing is pending.
     // Large futures are boxed: of many subscribers, most only wait.
-    pub(crate) async fn run_delivery_task(self: Arc<Self>, assignment: AssignedDelivery) {
+    pub(crate) async fn run_delivery_task(self: Arc<Self>, assignment: DeliveryTaskId) {
         let woken = Arc::new(Notify::new());
         lock(&self.wakers).insert(assignment.key.clone(), Arc::clone(&woken));
         while let Some(next) = self.next_delivery(&assignment) {
@@ -96,7 +96,7 @@ impl EmbeddedHub {
     }
 
     /// Returns the next delivery of an assignment.
-    fn next_delivery(&self, assignment: &AssignedDelivery) -> Option<Delivery> {
+    fn next_delivery(&self, assignment: &DeliveryTaskId) -> Option<Delivery> {
         lock(&self.subscriptions).next_delivery(assignment, self.clock.now())
     }
 
@@ -104,7 +104,7 @@ impl EmbeddedHub {
     async fn attempt_delivery(
         &self,
         prepared: &HubSetup,
-        assignment: &AssignedDelivery,
+        assignment: &DeliveryTaskId,
         mut located: Result<(ResolvedCallback, FairSlot), String>,
     ) {
         // Read at the last moment: the subscription may have ended, or have a new secret.
@@ -143,7 +143,7 @@ impl EmbeddedHub {
     /// delivering it.
     fn apply_answer(
         &self,
-        assignment: &AssignedDelivery,
+        assignment: &DeliveryTaskId,
         relay: Option<&LoadedRelay>,
         answer: Result<Answer, String>,
     ) {
@@ -204,7 +204,7 @@ impl EmbeddedHub {
 /// The notification cannot be read.
 async fn post(
     prepared: &HubSetup,
-    assignment: &AssignedDelivery,
+    assignment: &DeliveryTaskId,
     relay: &Arc<LoadedRelay>,
     secret: Option<&Secret>,
     location: &ResolvedCallback,
@@ -220,7 +220,7 @@ async fn post(
         post = post.header(name, value.as_bytes());
     }
     let usual = prepared.settings.timeout;
-    let (taken, progress) = watch::channel(SendProgress::Part);
+    let (taken, progress) = watch::channel(BodyProgress::Part);
     let post = post
         .timeout(timeout(usual, relay.stored.size))
         .body(relay.body(taken));
@@ -232,7 +232,7 @@ async fn post(
         }
     };
     match &*progress.borrow() {
-        SendProgress::Unreadable(error) => Err(unreadable_reason(error)),
+        BodyProgress::Unreadable(error) => Err(unreadable_reason(error)),
         _ => Ok(answer),
     }
 }
@@ -242,9 +242,9 @@ fn unreadable_reason(error: impl Display) -> String {
 }
 
 /// Returns when nothing more of a body was taken for a time. Waits forever once all of it is.
-async fn wait_until_stalled(mut progress: watch::Receiver<SendProgress>, silence: Duration) {
+async fn wait_until_stalled(mut progress: watch::Receiver<BodyProgress>, silence: Duration) {
     loop {
-        if *progress.borrow_and_update() == SendProgress::Complete {
+        if *progress.borrow_and_update() == BodyProgress::Complete {
             return std::future::pending().await;
         }
         match tokio::time::timeout(silence, progress.changed()).await {
@@ -393,9 +393,9 @@ impl LoadedRelay {
     }
 
     /// Returns its body as that of a request, which reports how far it was taken.
-    fn body(self: &Arc<Self>, progress: watch::Sender<SendProgress>) -> reqwest::Body {
+    fn body(self: &Arc<Self>, progress: watch::Sender<BodyProgress>) -> reqwest::Body {
         if self.parts_count() <= 1 {
-            progress.send_replace(SendProgress::Complete);
+            progress.send_replace(BodyProgress::Complete);
             return Bytes::from_owner(Arc::clone(&self.stored.beginning)).into();
         }
         reqwest::Body::wrap(RelayBody {
@@ -424,7 +424,7 @@ impl LoadedRelay {
 
 /// The part of a body that the connection has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum SendProgress {
+enum BodyProgress {
     /// Part of it.
     Part,
     /// All of it.
@@ -439,7 +439,7 @@ struct RelayBody {
     /// The number of the part that is read next.
     next: u64,
     reading: Option<JoinHandle<Result<Arc<[u8]>, String>>>,
-    progress: watch::Sender<SendProgress>,
+    progress: watch::Sender<BodyProgress>,
 }
 
 impl Body for RelayBody {
@@ -468,9 +468,9 @@ impl Body for RelayBody {
         };
         this.next += 1;
         this.progress.send_replace(match &part {
-            Err(error) => SendProgress::Unreadable(error.clone()),
-            Ok(_) if this.is_end_stream() => SendProgress::Complete,
-            Ok(_) => SendProgress::Part,
+            Err(error) => BodyProgress::Unreadable(error.clone()),
+            Ok(_) if this.is_end_stream() => BodyProgress::Complete,
+            Ok(_) => BodyProgress::Part,
         });
         let frame = part.map(|part| Frame::data(Bytes::from_owner(part)));
         Poll::Ready(Some(frame.map_err(io::Error::other)))

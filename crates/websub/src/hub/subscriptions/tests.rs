@@ -151,7 +151,7 @@ struct World {
     subscriptions: Subscriptions,
     saved: SavedRows,
     owed: BTreeMap<SubscriptionKey, BTreeSet<RelayId>>,
-    assignments: Vec<AssignedDelivery>,
+    assignments: Vec<DeliveryTaskId>,
     /// The number of the last notification.
     seq: u64,
 }
@@ -189,7 +189,7 @@ impl World {
             Act::Assign(number) => {
                 let given = self.subscriptions.assign_tasks(&topic(number));
                 for assignment in &given {
-                    let is_working = |other: &AssignedDelivery| {
+                    let is_working = |other: &DeliveryTaskId| {
                         other.key == assignment.key && self.subscriptions.is_current(other)
                     };
                     assert!(!self.assignments.iter().any(is_working), "{assignment:?}");
@@ -284,7 +284,7 @@ impl World {
 
 impl Subscriptions {
     /// Returns true if an assignment is current.
-    fn is_current(&self, assignment: &AssignedDelivery) -> bool {
+    fn is_current(&self, assignment: &DeliveryTaskId) -> bool {
         let on_topic = self.topics.get(&assignment.key.topic);
         let subscriber =
             on_topic.and_then(|on_topic| on_topic.subscribers.get(&assignment.key.callback));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::counts::EmbeddedHubCounts;
-use crate::hub::subscriptions::{Subscriptions, TopicSubscriber, TopicSubscribers};
+use crate::hub::subscriptions::{Subscriptions, TopicState, TopicSubscriber};
 use crate::hub::{Callback, RelayId, SubscriptionKey};
 
 /// Maximum subscriptions in a list; the others are only counted.
@@ -223,7 +223,7 @@ struct LiveSubscription<'a> {
     pending: usize,
 }
 
-impl TopicSubscribers {
+impl TopicState {
     fn live_subscriptions<'a>(
         &'a self,
         topic: &'a Topic,
