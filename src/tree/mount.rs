@@ -18,7 +18,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::diagnostics::machine::{DeniedOrAbsent, access_remedy};
-use crate::tree::file::LastRead;
+use crate::tree::file::{LastRead, LastReport};
 use crate::tree::file_status::{self, FileSystemTraits, file_system};
 use crate::tree::model::{DirectorySlot, DirectoryState};
 use crate::tree::nested_directories::NestedDirectories;
@@ -251,14 +251,22 @@ impl Observer<'_> {
         if self.mounts[at].found.take().is_none() {
             return false;
         }
-        self.mounts[at].was_swept = false;
+        let was_swept = mem::take(&mut self.mounts[at].was_swept);
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
         for id in self.model.subtree(self.mounts[at].root) {
             self.unwatch(id);
             self.mounts[at].unreadable.remove(id);
+            // R13: what a first sweep found that did not end is forgotten, and so reported again.
+            for file in self.model.files_in(id) {
+                if let Some(file) = self.model.file_mut(file).filter(|_| !was_swept) {
+                    file.reported = LastReport::Nothing;
+                }
+            }
         }
+        let unmet = self.mounts[at].unmet.values_mut();
+        unmet.for_each(|file| *file = UnmetFile::Unread);
         true
     }
 
@@ -427,16 +435,19 @@ impl Observer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::collections::HashMap;
+    use std::fs;
     use std::time::{Duration, Instant};
 
     use jiff::{SignedDuration, Timestamp};
 
-    use crate::tree::TreeSettings;
-    use crate::tree::file_status::FileSystemTraits;
-    use crate::tree::model::Model;
+    use crate::tree::file_status::{FileSystemTraits, of_path};
+    use crate::tree::model::{FileSlot, Model};
     use crate::tree::mount::{SWAPPED_WITHIN, TICK, TreeMount};
-    use crate::tree::tests::settings;
+    use crate::tree::tests::{observer, settings};
+    use crate::tree::{TreeReport, TreeSettings};
+    use announce::event::Event;
     use announce::observation::{FileId, Stat};
 
     fn mount() -> TreeMount {
@@ -468,6 +479,28 @@ mod tests {
         }
         find(&mut mount, Timestamp::now(), true);
         assert_eq!(mount.absence.reason, "");
+    }
+
+    #[test]
+    fn what_a_first_sweep_found_that_did_not_end_is_reported_again() {
+        let (place, reports) = (tempfile::tempdir().unwrap(), RefCell::default());
+        let path = place.path().join("a.xml");
+        fs::write(&path, "<urlset/>").unwrap();
+        let mut observer = observer(place.path(), &reports);
+        observer.settings.settle = Duration::ZERO;
+        let observed =
+            |report: &&TreeReport| matches!(report, TreeReport::Event(Event::Observed(_)));
+        for want in 1..=2 {
+            assert!(observer.continue_sweep() && observer.continue_sweep());
+            observer.flush();
+            assert_eq!(reports.borrow().iter().filter(observed).count(), want);
+            // Read so long after it was written that it need not be read again.
+            let later = Timestamp::now() + SignedDuration::from_hours(1);
+            let file = observer.model.file_mut(FileSlot(0)).unwrap();
+            file.note_whole_read(of_path(&path).unwrap().stat, later);
+            observer.mark_mount_lost(0, "gone");
+            observer.check_mounts();
+        }
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::tree::observer::Observer;
 /// Shortest time between two reports of a sweep's progress: often enough for somebody who watches a terminal.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A sweep that goes on. It lists directories until there are files enough to read at once: so who takes its reports has work
-/// early.
+/// A sweep that goes on. The first one of a mount reads as soon as it has met files enough to read at once, so that who takes
+/// its reports has work early; others list all directories first, so that what changed together is read together.
 ///
 /// The queues keep the numbers of entries that were removed since, which others may have by now: each is looked up when
 /// it is taken.
@@ -76,6 +76,7 @@ impl Observer<'_> {
             return false;
         };
         let mount = &mut self.mounts[at];
+        let was_swept = mount.was_swept;
         let Some(sweep) = &mut mount.sweep else {
             return false;
         };
@@ -83,7 +84,7 @@ impl Observer<'_> {
             sweep.reported = Instant::now();
             let (mount, files) = (mount.id, sweep.met);
             self.send(TreeReport::Sweeping { mount, files });
-        } else if sweep.files.len() < MAX_AT_ONCE
+        } else if (was_swept || sweep.files.len() < MAX_AT_ONCE)
             && let Some(id) = sweep.directories.pop_front()
         {
             self.list_directory(id, Depth::Sweep);
