@@ -325,6 +325,12 @@ impl<'a> Db<'a> {
         Ok(rows.next()?.map(read).transpose()?)
     }
 
+    /// Reads a row that is there.
+    pub fn one<T: FromRow>(self, sql: &str, parameters: impl Parameters) -> Result<T> {
+        let row = self.first(sql, parameters)?;
+        Ok(row.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+    }
+
     /// Reads the first row; where there is none, the default.
     pub fn value<T: FromRow + Default>(self, sql: &str, parameters: impl Parameters) -> Result<T> {
         Ok(self.first(sql, parameters)?.unwrap_or_default())

@@ -159,9 +159,8 @@ impl<'a> Db<'a> {
              t.predates, t.reported, t.report_at, d.id, d.presence > 0, {COLUMNS} FROM (SELECT 1) \
              LEFT JOIN trouble t ON t.uri = ?1 LEFT JOIN document d ON d.uri = ?1"
         );
-        let known = self.first(&sql, (&uri, &path))?;
         let (has_findings, is_other_file, predates, is_reported, report_at, id, document) =
-            known.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+            self.one(&sql, (&uri, &path))?;
         Ok(KnownCandidate {
             position,
             uri,
@@ -199,8 +198,7 @@ impl<'a> Db<'a> {
     }
 
     pub fn uri_of(self, id: DocId) -> Result<Uri> {
-        let uri = self.first("SELECT uri FROM document WHERE id = ?1", id)?;
-        Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+        self.one("SELECT uri FROM document WHERE id = ?1", id)
     }
 }
 

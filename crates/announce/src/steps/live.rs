@@ -387,12 +387,7 @@ impl MountSweeps {
 
     /// Takes a document that is read for the first time. Returns whether its content counts as told (R13): not if it changed
     /// while the mount was swept.
-    pub fn counts_as_told(
-        &mut self,
-        known: &KnownCandidate,
-        parsed: &Document,
-        stat: Stat,
-    ) -> bool {
+    pub fn counts_as_told(&mut self, known: &KnownCandidate, found: &Document, stat: Stat) -> bool {
         let (changed, at) = (stat.changed, known.at);
         // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
         let is_fresh = self.started <= changed && changed <= at;
@@ -400,7 +395,7 @@ impl MountSweeps {
         let Some(fresh) = self.fresh.as_mut().filter(|_| is_fresh) else {
             return true;
         };
-        fresh.push((known.uri.clone(), parsed.fingerprint));
+        fresh.push((known.uri.clone(), found.fingerprint));
         false
     }
 

@@ -118,8 +118,7 @@ impl<'a> Step<'a> {
         if let Some(live) = self.live.hubs.get(&hub) {
             return Ok(live.hub.clone());
         }
-        let uri = self.db.first("SELECT uri FROM hub WHERE id = ?1", hub)?;
-        Ok(uri.ok_or(rusqlite::Error::QueryReturnedNoRows)?)
+        self.db.one("SELECT uri FROM hub WHERE id = ?1", hub)
     }
 
     /// Reports changes that a hub was due and is not told, if there are any.
