@@ -11,7 +11,7 @@ use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::options::AcceptOptions;
 use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::AcceptableDeletions;
-use crate::report::status::words::missing_in_words;
+use crate::report::status::words::accepted_in_words;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
     let daemon = &mut DaemonClient::new(file, &options.ask)?;
@@ -39,7 +39,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
         answer["resources"] = resources.into();
     }
     daemon.print_answer(&answer, |out| {
-        let accepted = missing_in_words(documents, resources);
+        let accepted = accepted_in_words(documents, resources);
         match (documents + resources, daemon.is_running) {
             (0, _) => write_none_missing(out, source, daemon.is_running),
             (_, true) => writeln!(out, "accepted {accepted} of {source} as deleted"),
@@ -82,7 +82,7 @@ fn print_missing(daemon: &mut DaemonClient<'_>, source: &str) -> anyhow::Result<
         if documents + resources == 0 {
             write_none_missing(out, source, daemon.is_running)?;
         } else {
-            let missing = missing_in_words(documents, resources);
+            let missing = accepted_in_words(documents, resources);
             writeln!(out, "{missing} of {source} would be accepted as deleted:")?;
         }
         for directory in &missing.directories {

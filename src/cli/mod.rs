@@ -26,7 +26,7 @@ mod token;
 
 use anyhow::Context;
 use clap::Parser;
-use messaging::settings::BrokerSettingsError;
+use messaging::settings::BadCertificates;
 use resourcesync::escape::escaped_lines;
 use websub::publisher::settings::PublishSettingsError;
 
@@ -150,5 +150,5 @@ fn is_config_error(error: &anyhow::Error) -> bool {
     let is_about_hub = error
         .downcast_ref::<PublishSettingsError>()
         .is_some_and(|error| !matches!(error, PublishSettingsError::Client { .. }));
-    error.is::<ConfigError>() || error.is::<BrokerSettingsError>() || is_about_hub
+    error.is::<ConfigError>() || error.is::<BadCertificates>() || is_about_hub
 }

@@ -8,7 +8,7 @@ use messaging::objects::{
     AtomRules, IdentifierForm, LocationRewrite, ObjectGranularity, TypeRule, object_glob,
 };
 use messaging::settings::{
-    BrokerAddress, BrokerHeader, BrokerSettings, BrokerSettingsError, HEART_BEAT,
+    BadCertificates, BrokerAddress, BrokerHeader, BrokerSettings, HEART_BEAT,
 };
 use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, has_valid_chars};
@@ -139,7 +139,7 @@ pub fn check(file: &ConfigTree<'_>, brokers: &mut [Broker], sources: Option<&[&s
 
 impl Broker {
     /// Returns the settings of its connection. An error in them is an error of the configuration.
-    pub fn settings(&self) -> Result<BrokerSettings, BrokerSettingsError> {
+    pub fn settings(&self) -> Result<BrokerSettings, BadCertificates> {
         let headers = self.headers.iter().map(|(name, held)| BrokerHeader {
             name: name.clone(),
             value: held.content.clone(),

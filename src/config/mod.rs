@@ -23,7 +23,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use announce::plan::{BrokerPlan, ConfiguredChannel, HubPlan, Plan, PublishMode, ReplacedHub};
-use messaging::settings::{BrokerSettings, BrokerSettingsError};
+use messaging::settings::{BadCertificates, BrokerSettings};
 use resourcesync::capability::ChannelKind;
 use resourcesync::uri::{Hub, Uri};
 use schemars::JsonSchema;
@@ -189,7 +189,7 @@ impl Config {
     }
 
     /// Returns the settings of each broker. An error in them is an error of the configuration.
-    pub fn broker_settings(&self) -> Result<Vec<BrokerSettings>, BrokerSettingsError> {
+    pub fn broker_settings(&self) -> Result<Vec<BrokerSettings>, BadCertificates> {
         self.brokers.iter().map(Broker::settings).collect()
     }
 

@@ -16,7 +16,7 @@ use tracing::{error, warn};
 use crate::daemon::log::error_chain;
 use crate::tree::{ListFile, ListFileError, ListKeyCache, file_path};
 use announce::changes::inventory::take_inventory;
-use announce::changes::round::{ListToRead, RoundOutcome, RoundReader, RoundRequest, TakenNow};
+use announce::changes::round::{ListToRead, RoundInputs, RoundOutcome, RoundRequest, TakenNow};
 use announce::changes::selection::KeptFreshSelections;
 use announce::changes::taken_keys::KeysRow;
 use announce::plan::Plan;
@@ -185,7 +185,7 @@ struct JobFiles<'a> {
     rows: Db<'a>,
 }
 
-impl RoundReader for JobFiles<'_> {
+impl RoundInputs for JobFiles<'_> {
     type Error = RoundOutcome;
 
     fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundOutcome> {

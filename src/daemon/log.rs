@@ -6,7 +6,7 @@ use resourcesync::uri::Topic;
 use tracing::{Level, debug, error, info, warn};
 pub use websub::publisher::reason::error_chain;
 
-use crate::report::status::words::{counted, missing_in_words};
+use crate::report::status::words::{accepted_in_words, counted};
 use announce::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
 use announce::plan::is_broker_name;
 
@@ -212,7 +212,7 @@ pub fn log_fact(fact: &Fact) {
             documents,
             resources,
             "{} of {source} were accepted as deleted",
-            missing_in_words(*documents, *resources)
+            accepted_in_words(*documents, *resources)
         ),
         Fact::Found(finding) => warn!(kind = finding.kind(), "{finding}"),
         Fact::FoundMore {

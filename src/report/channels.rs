@@ -22,7 +22,7 @@ const MAX_REPORTED: usize = 10;
 /// Returns every channel, retired ones too, in the order they were opened.
 pub fn all(reader: &StateReader<'_>) -> Result<Vec<ChannelView>> {
     let mut channels = all_in_outline(reader)?;
-    add_pending(reader, &mut channels)?;
+    add_longest_waiting(reader, &mut channels)?;
     let mut held = held_by_channel(reader, None)?;
     for channel in &mut channels {
         let held = held.remove(&channel.id).unwrap_or_default();
@@ -294,7 +294,7 @@ fn pending_reason(hub: &HubView, is_flying: bool) -> String {
 }
 
 /// Notes the documents of which some hub of each channel is due something for longest, and the number of the others.
-fn add_pending(reader: &StateReader<'_>, channels: &mut [ChannelView]) -> Result<()> {
+fn add_longest_waiting(reader: &StateReader<'_>, channels: &mut [ChannelView]) -> Result<()> {
     type Row = (ChannelId, HubId, bool, (Uri, Capability, Timestamp));
     let rows: Vec<Row> = reader.db.all(
         "SELECT w.channel, w.hub, max(w.flies), d.uri, d.capability, \

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::tree::file_status;
 use crate::tree::pending_hints::{LockedHints, NameHint, PendingHints};
-use crate::tree::watches::{WatchId, WatchMask};
+use crate::tree::watches::{WatchDepth, WatchId};
 
 /// Room for some ten thousand events.
 const BUFFER: usize = 512 * 1024;
@@ -116,7 +116,7 @@ impl Inotify {
         &self,
         path: &Path,
         follow: bool,
-        events: WatchMask,
+        events: WatchDepth,
         adds: bool,
     ) -> io::Result<WatchId> {
         let mut flags = WatchFlags::CREATE
@@ -126,7 +126,7 @@ impl Inotify {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR
             | WatchFlags::EXCL_UNLINK;
-        if events == WatchMask::NamesAndContent {
+        if events == WatchDepth::NamesAndContent {
             // Never OPEN or ACCESS: on a web server they mean one event per request.
             flags |= WatchFlags::CLOSE_WRITE | WatchFlags::MODIFY | WatchFlags::ATTRIB;
         }

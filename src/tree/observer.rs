@@ -149,7 +149,7 @@ impl<'a> Observer<'a> {
             ..
         } = &self.queue;
         let is_idle = directories.is_empty() && files.is_empty() && questions.is_empty();
-        !is_idle || sweeps.any(Sweep::has_work)
+        !is_idle || sweeps.any(Sweep::can_go_on)
     }
 
     /// Turns hints into work.

@@ -63,7 +63,7 @@ impl Sweep {
         next.map(|(_, at)| *at)
     }
 
-    pub fn has_work(&self) -> bool {
+    pub fn can_go_on(&self) -> bool {
         self.goes_on_at().is_none_or(|at| at <= Instant::now())
     }
 }
@@ -71,7 +71,7 @@ impl Sweep {
 impl Observer<'_> {
     /// Performs one step of a sweep. Returns false if there is none to perform.
     pub fn continue_sweep(&mut self) -> bool {
-        let has_work = |mount: &TreeMount| mount.sweep.as_ref().is_some_and(Sweep::has_work);
+        let has_work = |mount: &TreeMount| mount.sweep.as_ref().is_some_and(Sweep::can_go_on);
         let Some(at) = self.mounts.iter().position(has_work) else {
             return false;
         };
@@ -305,7 +305,7 @@ mod tests {
             assert_eq!(goes_on, want != [0, 0, 2]);
         }
         let at = sweep(&mut observer).goes_on_at();
-        assert!(at.is_some_and(|at| at > Instant::now()) && !sweep(&mut observer).has_work());
+        assert!(at.is_some_and(|at| at > Instant::now()) && !sweep(&mut observer).can_go_on());
         let is_progress = |report: &TreeReport| matches!(report, TreeReport::Sweeping { .. });
         assert!(!reports.borrow().iter().any(is_progress));
         let (now, waiting) = (Instant::now(), sweep(&mut observer));

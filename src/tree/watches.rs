@@ -40,7 +40,7 @@ pub enum NameWatchReason {
 
 /// Events that a directory is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WatchMask {
+pub enum WatchDepth {
     /// Names that come and go: enough to notice a root that is replaced. A busy log beside it wakes nobody.
     Names,
     NamesAndContent,
@@ -52,7 +52,7 @@ pub struct WatchPurpose {
     pub directories: Vec<DirectorySlot>,
     pub named: HashMap<Box<[u8]>, Vec<NameWatchReason>>,
     /// Events that the backend was asked for; more than are needed, if some were given up.
-    asked: Option<WatchMask>,
+    asked: Option<WatchDepth>,
 }
 
 impl WatchPurpose {
@@ -67,12 +67,12 @@ impl WatchPurpose {
         hinted.flatten().collect()
     }
 
-    fn events(&self) -> WatchMask {
+    fn events(&self) -> WatchDepth {
         let is_link = |named: &NameWatchReason| matches!(named, NameWatchReason::Link(_));
         if self.directories.is_empty() && !self.named.values().flatten().any(is_link) {
-            WatchMask::Names
+            WatchDepth::Names
         } else {
-            WatchMask::NamesAndContent
+            WatchDepth::NamesAndContent
         }
     }
 }
@@ -168,10 +168,10 @@ impl Watches {
 
     /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
     pub fn add(&mut self, path: &Path, follow: bool, id: DirectorySlot) -> io::Result<WatchId> {
-        let key = self.add_to_backend(path, follow, WatchMask::NamesAndContent)?;
+        let key = self.add_to_backend(path, follow, WatchDepth::NamesAndContent)?;
         let mut pending = lock(&self.hints.pending);
         let watched = pending.watched.entry(key).or_default();
-        watched.asked = Some(WatchMask::NamesAndContent);
+        watched.asked = Some(WatchDepth::NamesAndContent);
         if !watched.directories.contains(&id) {
             watched.directories.push(id);
         }
@@ -183,8 +183,8 @@ impl Watches {
     pub fn add_name(&mut self, path: &Path, named: NameWatchReason) -> Option<NameWatch> {
         let (directory, name) = (path.parent()?, path.file_name()?.as_bytes());
         let events = match named {
-            NameWatchReason::Link(_) => WatchMask::NamesAndContent,
-            NameWatchReason::Mount(_) => WatchMask::Names,
+            NameWatchReason::Link(_) => WatchDepth::NamesAndContent,
+            NameWatchReason::Mount(_) => WatchDepth::Names,
         };
         let key = self.add_to_backend(directory, true, events).ok()?;
         let asks_too_much = {
@@ -245,7 +245,7 @@ impl Watches {
     fn reduce_events(&mut self, key: WatchId, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => inotify.watch(path, true, WatchMask::Names, false).ok(),
+            Backend::Inotify(inotify) => inotify.watch(path, true, WatchDepth::Names, false).ok(),
             // The `notify` crate has no selection of events.
             Backend::None | Backend::Notify(_) => Some(key),
         };
@@ -253,7 +253,7 @@ impl Watches {
         if reduced == Some(key) {
             let all = &mut lock(&self.hints.pending).watched;
             all.entry(key)
-                .and_modify(|it| it.asked = Some(WatchMask::Names));
+                .and_modify(|it| it.asked = Some(WatchDepth::Names));
         }
     }
 
@@ -262,7 +262,7 @@ impl Watches {
         &mut self,
         path: &Path,
         follow: bool,
-        events: WatchMask,
+        events: WatchDepth,
     ) -> io::Result<WatchId> {
         match &mut self.backend {
             Backend::None => Err(ErrorKind::Unsupported.into()),

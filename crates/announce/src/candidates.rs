@@ -153,7 +153,7 @@ impl CandidateGlobs {
 
 impl GlobPrefix {
     /// Returns the published path of a mount with this prefix.
-    pub fn of(prefix: &Uri) -> GlobPrefix {
+    pub fn of_uri(prefix: &Uri) -> GlobPrefix {
         let text = prefix.as_str();
         let host = text.split_once("://").map_or(text, |(_, host)| host);
         let path = host.split_once('/').map_or("", |(_, path)| path);
@@ -329,7 +329,7 @@ mod tests {
         #[case] below: &str,
         #[case] want: bool,
     ) {
-        let published = GlobPrefix::of(&Uri::parse(prefix).unwrap());
+        let published = GlobPrefix::of_uri(&Uri::parse(prefix).unwrap());
         let names = candidates(include, exclude);
         assert_eq!(names.accepts(&published, below.as_bytes()), want);
     }

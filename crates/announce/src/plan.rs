@@ -110,7 +110,7 @@ impl MountPlan {
 
     /// Returns the path under which it is published, for globs.
     pub fn url_path(&self) -> GlobPrefix {
-        GlobPrefix::of(&self.prefix)
+        GlobPrefix::of_uri(&self.prefix)
     }
 }
 

@@ -84,7 +84,7 @@ impl fmt::Display for BrokerAddress {
 /// An error of connection settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot use the certificates or the key for broker {name}: {reason}")]
-pub struct BrokerSettingsError {
+pub struct BadCertificates {
     /// The name of the broker.
     pub name: Hub,
     /// The reason, with the key that it is about.
@@ -97,7 +97,7 @@ impl BrokerSettings {
     /// # Errors
     ///
     /// If one of them cannot be used.
-    pub fn check_certificates(&self) -> Result<(), BrokerSettingsError> {
+    pub fn check_certificates(&self) -> Result<(), BadCertificates> {
         let checked = || {
             let roots = roots(ca_certificates(self)?)?;
             let provider = Arc::new(aws_lc_rs::default_provider());
@@ -110,7 +110,7 @@ impl BrokerSettings {
         let name = self.name.clone();
         checked()
             .map(drop)
-            .map_err(|reason| BrokerSettingsError { name, reason })
+            .map_err(|reason| BadCertificates { name, reason })
     }
 
     /// Returns the destination of a source's messages.

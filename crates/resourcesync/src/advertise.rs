@@ -13,7 +13,7 @@ use crate::capability::Capability;
 use crate::document::{Advertisement, Document, Form};
 use crate::fingerprint::Fingerprint;
 use crate::parse::{ReadError, parse};
-use crate::reader::{ElementName, Handler, ParseStop, XmlReader};
+use crate::reader::{ElementKind, Handler, ParseStop, XmlReader};
 use crate::tag::{Namespace, RS, StartTag};
 use crate::uri::{Hub, Uri};
 use crate::window::encoding_of;
@@ -138,11 +138,11 @@ fn decoded(bytes: &[u8], encoding: &'static Encoding) -> Result<String, Unpatcha
 /// Returns the entry that advertises the channel, or was meant to: of several the one with this topic, else the first
 /// that names one.
 fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
-    let entries = || root.children_of(ElementName::Entry);
+    let entries = || root.children_of(ElementKind::Entry);
     let advertisements = || entries().filter(|entry| channel_md(entry, wanted).is_some());
     let has_topic = |entry: &&Node| loc(entry).is_some_and(|loc| loc.text == wanted.topic.as_str());
     let says_nothing = |entry: &&Node| {
-        let mut descriptions = entry.children_of(ElementName::Md);
+        let mut descriptions = entry.children_of(ElementKind::Md);
         descriptions.all(|md| md.capability.is_none())
     };
     advertisements()
@@ -154,13 +154,13 @@ fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node>
 
 /// Returns the `rs:md` that says that an entry advertises a channel.
 fn channel_md<'a>(entry: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
-    let mut descriptions = entry.children_of(ElementName::Md);
+    let mut descriptions = entry.children_of(ElementKind::Md);
     descriptions.find(|md| md.capability.as_deref() == Some(wanted.kind.capability()))
 }
 
 /// Returns the `loc` that counts: the first that says anything.
 fn loc(entry: &Node) -> Option<&Node> {
-    let mut locs = entry.children_of(ElementName::Loc);
+    let mut locs = entry.children_of(ElementKind::Loc);
     locs.find(|loc| !loc.text.is_empty())
 }
 
@@ -204,13 +204,13 @@ fn edits_to_complete(
         (end..end, indentation.to_owned() + &new)
     };
     let mut edits = Vec::new();
-    match loc(entry).or(entry.children_of(ElementName::Loc).next()) {
+    match loc(entry).or(entry.children_of(ElementKind::Loc).next()) {
         Some(loc) if loc.text == wanted.topic.as_str() => {}
         Some(loc) => edits.push((loc.span.clone(), style.loc(wanted))),
         None => edits.push(before(first, style.loc(wanted))),
     }
     let links = entry
-        .children_of(ElementName::Ln)
+        .children_of(ElementKind::Ln)
         .filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))));
     let links: Vec<(&Node, Hub)> = links.collect();
     let is_advertised = |wanted: &Hub| links.iter().any(|(_, hub)| hub == wanted);
@@ -241,7 +241,7 @@ fn edits_to_complete(
 
 /// Returns the edit that adds an entry behind the last one, indented as it is; without one, behind what the root has.
 fn edit_to_add(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
-    let model = root.children_of(ElementName::Entry).last();
+    let model = root.children_of(ElementKind::Entry).last();
     let last = model.or(root.children.last())?;
     let line = indentation(text, last.span.start);
     let child = match model.and_then(|model| model.children.first()) {
@@ -265,7 +265,7 @@ fn indentation(text: &str, at: usize) -> &str {
 /// An element and its place.
 #[derive(Debug)]
 struct Node {
-    element: ElementName,
+    element: ElementKind,
     /// Prefix of its name, with the colon; empty if it has none.
     prefix: String,
     /// Prefix of the ResourceSync terms within it, with the colon, if their namespace is declared.
@@ -280,7 +280,7 @@ struct Node {
 }
 
 impl Node {
-    fn children_of(&self, element: ElementName) -> impl Iterator<Item = &Node> {
+    fn children_of(&self, element: ElementKind) -> impl Iterator<Item = &Node> {
         let children = self.children.iter();
         children.filter(move |child| child.element == element)
     }
@@ -334,7 +334,7 @@ impl Handler for NodeParser {
         });
     }
 
-    fn text(&mut self, depth: usize, _: ElementName, text: &str) {
+    fn text(&mut self, depth: usize, _: ElementKind, text: &str) {
         if let (0..=DEEPEST, Some(node)) = (depth, self.open.last_mut())
             && node.text.is_empty()
         {

@@ -8,7 +8,7 @@ use crate::datetime::{Datetime, is_strict, is_xsd_datetime};
 use crate::document::beginning;
 use crate::fingerprint::{push_string, write_beginning};
 use crate::payload::ChangeKind;
-use crate::reader::ElementName;
+use crate::reader::ElementKind;
 use crate::tag::{Namespace, StartTag};
 use crate::uri::{is_scheme, normal_resource};
 use crate::writer::{write_escaped, written_len};
@@ -242,10 +242,10 @@ impl EntryDraft {
         }
     }
 
-    pub(crate) fn take_text(&mut self, element: ElementName, text: &str) {
+    pub(crate) fn take_text(&mut self, element: ElementKind, text: &str) {
         let part = match element {
-            ElementName::Loc => &mut self.loc,
-            ElementName::Lastmod => &mut self.lastmod,
+            ElementKind::Loc => &mut self.loc,
+            ElementKind::Lastmod => &mut self.lastmod,
             _ => return,
         };
         if part.is_empty() {

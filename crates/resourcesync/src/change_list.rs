@@ -14,7 +14,7 @@ use crate::change::{Change, ChangeKey, EntryDraft, SkipReason};
 use crate::datetime::Datetime;
 use crate::document::DeclaredSpan;
 use crate::parse::{ReadError, declared_span, read};
-use crate::reader::{ElementName, Handler};
+use crate::reader::{ElementKind, Handler};
 use crate::tag::StartTag;
 
 /// Size of the reads of some spans, which is about that of a page.
@@ -230,7 +230,7 @@ impl<'a, F: FnMut(&mut EntriesReader<'a>, u32)> Handler for EntriesHandler<'a, F
         self.entries.start(start);
     }
 
-    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementKind, text: &str) {
         self.entries.text(depth, element, text);
     }
 
@@ -290,7 +290,7 @@ impl<'a> EntriesReader<'a> {
     fn start(&mut self, start: &StartTag<'_>) {
         match (start.depth, start.element) {
             (0, _) => self.is_urlset = start.local == "urlset",
-            (1, ElementName::Entry) => {
+            (1, ElementKind::Entry) => {
                 self.draft.clear();
                 self.is_open = match &mut self.wanted {
                     None => true,
@@ -302,20 +302,20 @@ impl<'a> EntriesReader<'a> {
                 };
                 self.begun = self.begun.saturating_add(1);
             }
-            (1, ElementName::Md) if self.capability.is_none() => {
+            (1, ElementKind::Md) if self.capability.is_none() => {
                 self.capability = start.filled("capability");
                 self.span = declared_span(start);
             }
-            (1, ElementName::Ln) if self.up.is_none() && start.has_relation("up") => {
+            (1, ElementKind::Ln) if self.up.is_none() && start.has_relation("up") => {
                 self.up = start.value("href").map(Cow::into_owned);
             }
-            (2, ElementName::Md) if self.is_open => self.draft.take_md(start),
-            (2, ElementName::Ln) if self.is_open => self.draft.add_link(start),
+            (2, ElementKind::Md) if self.is_open => self.draft.take_md(start),
+            (2, ElementKind::Ln) if self.is_open => self.draft.add_link(start),
             _ => {}
         }
     }
 
-    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementKind, text: &str) {
         if depth == 2 && self.is_open {
             self.draft.take_text(element, text);
         }
@@ -372,13 +372,13 @@ impl KeysReader {
 
 impl Handler for KeysReader {
     fn start(&mut self, start: &StartTag<'_>) {
-        if (start.depth, start.element) == (1, ElementName::Entry) {
+        if (start.depth, start.element) == (1, ElementKind::Entry) {
             self.start = Some((start.offset, None));
         }
         self.entries.start(start);
     }
 
-    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementKind, text: &str) {
         self.entries.text(depth, element, text);
     }
 

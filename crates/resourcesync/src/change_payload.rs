@@ -60,7 +60,7 @@ impl ChangePayload {
     /// Returns the boundaries of its entries: one before each, and one after the last. Each is later than the one
     /// before it, and an entry's datetime is not later than the boundary after it, unless it is later than `until`.
     /// `None` if the interval is too short for that.
-    fn boundary_times(&self) -> Option<Vec<Timestamp>> {
+    fn cut_times(&self) -> Option<Vec<Timestamp>> {
         let mut after = u32::try_from(self.entries.len()).ok()?;
         let mut boundary = self.from;
         let mut boundaries = vec![boundary];
@@ -94,7 +94,7 @@ pub fn part(body: &[u8], entries: Range<usize>) -> Option<Vec<u8>> {
     if entries.is_empty() || entries.end > whole.entries.len() {
         return None;
     }
-    let boundaries = whole.boundary_times()?;
+    let boundaries = whole.cut_times()?;
     let (from, until) = (boundaries[entries.start], boundaries[entries.end]);
     let mut part = ChangePayload {
         up: whole.up,

@@ -29,7 +29,7 @@ use serde::Serialize;
 use crate::datetime::Datetime;
 use crate::parse::{ReadError, read};
 use crate::payload::ChangeKind;
-use crate::reader::{ElementName, Handler};
+use crate::reader::{ElementKind, Handler};
 use crate::tag::StartTag;
 use crate::writer::{rel_and_href, write_attribute, write_escaped, write_term};
 
@@ -349,7 +349,7 @@ impl Handler for FeedParser {
         }
     }
 
-    fn text(&mut self, _: usize, _: ElementName, text: &str) {
+    fn text(&mut self, _: usize, _: ElementKind, text: &str) {
         let draft = self.entry.as_mut().unwrap_or(&mut self.feed);
         if let Some((_, name)) = &self.text
             && let Some(read) = draft.texts.get_mut(name)

@@ -32,7 +32,7 @@ use std::io::Read;
 use crate::capability::Capability;
 use crate::document::Form;
 use crate::parse::{ReadError, read};
-use crate::reader::{ElementName, Handler};
+use crate::reader::{ElementKind, Handler};
 use crate::tag::{Namespace, StartTag};
 use crate::writer::{DocumentWriter, WrittenAttribute};
 
@@ -260,16 +260,16 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingBuilder<F> {
         };
         let keep = |kept: &mut Option<String>, name| *kept = kept.take().or_else(|| value(name));
         match (start.depth, start.element, &mut self.entry) {
-            (1, ElementName::Entry, _) => self.entry = Some(ListedEntry::default()),
-            (1, ElementName::Md, _) => {
+            (1, ElementKind::Entry, _) => self.entry = Some(ListedEntry::default()),
+            (1, ElementKind::Md, _) => {
                 keep(&mut listing.capability, "capability");
                 keep(&mut listing.at, "at");
                 keep(&mut listing.completed, "completed");
                 keep(&mut listing.from, "from");
                 keep(&mut listing.until, "until");
             }
-            (1, ElementName::Ln, _) => listing.links.push(link(start)),
-            (2, ElementName::Md, Some(entry)) => {
+            (1, ElementKind::Ln, _) => listing.links.push(link(start)),
+            (2, ElementKind::Md, Some(entry)) => {
                 keep(&mut entry.capability, "capability");
                 keep(&mut entry.change, "change");
                 keep(&mut entry.datetime, "datetime");
@@ -283,19 +283,19 @@ impl<F: FnMut(&Listing, ListedEntry)> Handler for ListingBuilder<F> {
                 keep(&mut entry.encoding, "encoding");
                 keep(&mut entry.path, "path");
             }
-            (2, ElementName::Ln, Some(entry)) => entry.links.push(link(start)),
+            (2, ElementKind::Ln, Some(entry)) => entry.links.push(link(start)),
             _ => {}
         }
     }
 
-    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementKind, text: &str) {
         let Some(entry) = self.entry.as_mut().filter(|_| depth == 2) else {
             return;
         };
         let part = match element {
-            ElementName::Loc => &mut entry.loc,
-            ElementName::Lastmod => &mut entry.lastmod,
-            ElementName::Changefreq => &mut entry.changefreq,
+            ElementKind::Loc => &mut entry.loc,
+            ElementKind::Lastmod => &mut entry.lastmod,
+            ElementKind::Changefreq => &mut entry.changefreq,
             _ => return,
         };
         part.get_or_insert_with(|| text.to_owned());

@@ -10,7 +10,7 @@ use crate::document::{
     Oversize, beginning, is_structural,
 };
 use crate::fingerprint::CanonicalHasher;
-use crate::reader::{ElementName, Handler, ParseStop, XmlReader};
+use crate::reader::{ElementKind, Handler, ParseStop, XmlReader};
 use crate::tag::StartTag;
 use crate::uri::{Hub, Topic, Uri};
 use crate::window::TextWindow;
@@ -112,11 +112,11 @@ impl DocumentHandler {
             return;
         };
         match tag.element {
-            ElementName::Md => {
+            ElementKind::Md => {
                 let kind = || ChannelKind::of_capability(&tag.filled("capability")?);
                 entry.channel = entry.channel.or_else(kind);
             }
-            ElementName::Ln if tag.has_relation("hub") => {
+            ElementKind::Ln if tag.has_relation("hub") => {
                 let href = tag.value("href").unwrap_or_default();
                 if href.len() <= LONGEST_URI.min(LONGEST_HUBS - self.hubs)
                     && Uri::parse(&href).is_ok()
@@ -189,7 +189,7 @@ impl Handler for DocumentHandler {
     fn start(&mut self, tag: &StartTag<'_>) {
         match (tag.depth, tag.element) {
             (0, _) => self.form = Form::of_root(tag.local).unwrap_or_default(),
-            (1, ElementName::Entry) => {
+            (1, ElementKind::Entry) => {
                 self.entries += 1;
                 // In bounded memory, whatever a list holds.
                 let is_within = self.entries <= MAX_ENTRIES && (self.locs.len() as u64) < MAX_SIZE;
@@ -198,7 +198,7 @@ impl Handler for DocumentHandler {
                     !keys.entries.has_wanted_capability() || keys.listed.entries.len() >= MAX_KEYS
                 });
             }
-            (1, ElementName::Md) if self.capability.is_none() => {
+            (1, ElementKind::Md) if self.capability.is_none() => {
                 if let Some(value) = tag.filled("capability") {
                     self.capability = Some(Capability::from_str(&beginning(&value)));
                     self.span = declared_span(tag);
@@ -209,7 +209,7 @@ impl Handler for DocumentHandler {
                     }
                 }
             }
-            (1, ElementName::Ln) => {
+            (1, ElementKind::Ln) => {
                 for (relation, link) in [("up", &mut self.up), ("index", &mut self.index)] {
                     if link.is_none() && tag.has_relation(relation) {
                         let href = tag.value("href").filter(|href| href.len() <= LONGEST_URI);
@@ -217,7 +217,7 @@ impl Handler for DocumentHandler {
                     }
                 }
             }
-            (1, ElementName::Other)
+            (1, ElementKind::Other)
                 if tag.local == "md"
                     && self.foreign_terms.is_none()
                     && tag.filled("capability").is_some() =>
@@ -233,9 +233,9 @@ impl Handler for DocumentHandler {
         }
     }
 
-    fn text(&mut self, depth: usize, element: ElementName, text: &str) {
+    fn text(&mut self, depth: usize, element: ElementKind, text: &str) {
         self.canonical.text(text);
-        if let (2, ElementName::Loc, Some(entry)) = (depth, element, &mut self.entry)
+        if let (2, ElementKind::Loc, Some(entry)) = (depth, element, &mut self.entry)
             && !entry.has_loc
             && text.len() <= LONGEST_URI
         {

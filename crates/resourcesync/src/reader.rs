@@ -24,7 +24,7 @@ const DOCTYPE: &str = "<!DOCTYPE";
 
 /// The elements of Sitemaps and of the ResourceSync terms, whatever their prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElementName {
+pub enum ElementKind {
     /// `url`, or `sitemap` of an index.
     Entry,
     Loc,
@@ -50,7 +50,7 @@ pub trait Handler {
     fn start(&mut self, start: &StartTag<'_>);
 
     /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
-    fn text(&mut self, depth: usize, element: ElementName, text: &str);
+    fn text(&mut self, depth: usize, element: ElementKind, text: &str);
 
     /// Handles the end of the element at `depth`, at an offset in the text of the document.
     fn end(&mut self, depth: usize, offset: u64);
@@ -114,7 +114,7 @@ struct OpenElement {
     name_start: usize,
     /// Number of declarations in scope around the element.
     namespaces: usize,
-    element: ElementName,
+    element: ElementKind,
 }
 
 impl<H: Handler> XmlReader<H> {
@@ -423,14 +423,14 @@ impl<H: Handler> XmlReader<H> {
     }
 }
 
-pub(crate) fn element_named(namespace: Namespace, local: &str) -> ElementName {
+pub(crate) fn element_named(namespace: Namespace, local: &str) -> ElementKind {
     match (namespace, local) {
-        (Namespace::Sitemap, "url" | "sitemap") => ElementName::Entry,
-        (Namespace::Sitemap, "loc") => ElementName::Loc,
-        (Namespace::Sitemap, "lastmod") => ElementName::Lastmod,
-        (Namespace::Sitemap, "changefreq") => ElementName::Changefreq,
-        (Namespace::Rs, "md") => ElementName::Md,
-        (Namespace::Rs, "ln") => ElementName::Ln,
-        _ => ElementName::Other,
+        (Namespace::Sitemap, "url" | "sitemap") => ElementKind::Entry,
+        (Namespace::Sitemap, "loc") => ElementKind::Loc,
+        (Namespace::Sitemap, "lastmod") => ElementKind::Lastmod,
+        (Namespace::Sitemap, "changefreq") => ElementKind::Changefreq,
+        (Namespace::Rs, "md") => ElementKind::Md,
+        (Namespace::Rs, "ln") => ElementKind::Ln,
+        _ => ElementKind::Other,
     }
 }

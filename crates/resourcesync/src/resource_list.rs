@@ -25,7 +25,7 @@ pub struct ListedResource {
     /// Identity of the resource.
     pub resource: ResourceKey,
     /// State by which its versions are told apart.
-    pub state: StateDigest,
+    pub state: VersionDigest,
     /// Number of entries before it in the list.
     pub position: u32,
 }
@@ -37,11 +37,11 @@ pub struct ResourceKey(pub [u8; 16]);
 /// What tells versions of a resource apart (C28): 32 bits each for its `lastmod` and `length`, and 64 each for its digests, in
 /// order of 16 bits for their algorithms; of more than three digests the first. Zero stands for what is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StateDigest(pub [u8; 32]);
+pub struct VersionDigest(pub [u8; 32]);
 
-impl StateDigest {
+impl VersionDigest {
     /// Returns the state of an entry with these values, empty where it has none.
-    fn of(lastmod: &str, length: &str, hash: &str) -> StateDigest {
+    fn of(lastmod: &str, length: &str, hash: &str) -> VersionDigest {
         let mut words = [[0; 8]; 4];
         let rest = [&*normal_lastmod(lastmod), length];
         for (half, value) in words[0].chunks_exact_mut(4).zip(rest) {
@@ -57,12 +57,12 @@ impl StateDigest {
         }
         let mut state = [0; 32];
         state.copy_from_slice(words.as_flattened());
-        StateDigest(state)
+        VersionDigest(state)
     }
 
     /// Returns true if they may be of one version: all digests by the same algorithms are equal, or where there are none,
     /// `lastmod` and `length` as far as both have them.
-    pub fn may_be_same(&self, other: &StateDigest) -> bool {
+    pub fn may_be_same(&self, other: &VersionDigest) -> bool {
         let [rest, digests @ ..] = self.as_u64s();
         let [other_rest, others @ ..] = other.as_u64s();
         let digests = digests
@@ -100,7 +100,7 @@ pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListEr
         match draft.uri_and_kind() {
             Ok((uri, _)) => listed.entries.push(ListedResource {
                 resource: ResourceKey(short_hash(&uri)),
-                state: StateDigest::of(&draft.lastmod, &draft.length, &draft.hash),
+                state: VersionDigest::of(&draft.lastmod, &draft.length, &draft.hash),
                 position,
             }),
             Err(_) => listed.skipped += 1,

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::markup::{find_any, name_at, skip_space, unescaped};
-use crate::reader::{ElementName, ParseStop, element_named, syntax_error};
+use crate::reader::{ElementKind, ParseStop, element_named, syntax_error};
 
 /// The namespace of Sitemaps (core 1.1 section 6).
 pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
@@ -34,7 +34,7 @@ pub(crate) struct Attribute {
 pub struct StartTag<'a> {
     /// Number of elements around it.
     pub depth: usize,
-    pub element: ElementName,
+    pub element: ElementKind,
     pub namespace: Namespace,
     /// The whole name, as the end tag repeats it.
     pub(crate) name: &'a str,

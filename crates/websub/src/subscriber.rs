@@ -299,7 +299,7 @@ impl HttpSubscriber {
             ("hub.lease_seconds", seconds.as_str()),
             ("hub.secret", secret.reveal()),
         ];
-        self.ask_hub(subscription, hub, topic, SUBSCRIBE, &more)
+        self.ask_and_verify(subscription, hub, topic, SUBSCRIBE, &more)
             .await
     }
 
@@ -314,7 +314,7 @@ impl HttpSubscriber {
         hub: &Hub,
         topic: &Topic,
     ) -> Result<(), SubscribeError> {
-        self.ask_hub(subscription, hub, topic, "unsubscribe", &[])
+        self.ask_and_verify(subscription, hub, topic, "unsubscribe", &[])
             .await?;
         self.close_callback(subscription);
         Ok(())
@@ -326,7 +326,7 @@ impl HttpSubscriber {
         lock(&self.callbacks).remove(&subscription.key.id);
     }
 
-    async fn ask_hub(
+    async fn ask_and_verify(
         &self,
         subscription: &mut SubscriptionHandle,
         hub: &Hub,

@@ -15,7 +15,7 @@ pub fn counted(count: impl Display, thing: &str) -> String {
 }
 
 /// Returns the documents and resources that are accepted as deleted.
-pub fn missing_in_words(documents: usize, resources: usize) -> String {
+pub fn accepted_in_words(documents: usize, resources: usize) -> String {
     match (documents, resources) {
         (_, 0) => counted(documents, "missing document"),
         (0, _) => counted(resources, "missing resource"),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use announce::changes::inventory::take_inventory;
-use announce::changes::round::{ListToRead, RoundOutcome, RoundReader, RoundRequest, TakenNow};
+use announce::changes::round::{ListToRead, RoundInputs, RoundOutcome, RoundRequest, TakenNow};
 use announce::changes::selection::KeptFreshSelections;
 use announce::changes::taken_keys::KeysRow;
 use announce::observation::Stat;
@@ -128,7 +128,7 @@ impl Files<'_> {
     }
 }
 
-impl RoundReader for Files<'_> {
+impl RoundInputs for Files<'_> {
     type Error = NotTaken;
 
     fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, NotTaken> {

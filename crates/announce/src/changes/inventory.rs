@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use resourcesync::change::Change;
 use resourcesync::datetime::Datetime;
 use resourcesync::payload::ChangeKind;
-use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, StateDigest};
+use resourcesync::resource_list::{ListedResource, ListedResources, ResourceKey, VersionDigest};
 
 use crate::changes::round::{
     AHEAD, FreshChange, ListTally, RoundRequest, TakenNow, read_in_given_order,
@@ -26,7 +26,7 @@ const LEARNED: usize = 50_000;
 /// A resource as it was listed last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InventoryRow {
-    pub state: StateDigest,
+    pub state: VersionDigest,
     /// URI as it is listed.
     pub uri: Box<str>,
     /// The time since which no list has it, by the clock of

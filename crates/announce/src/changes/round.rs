@@ -94,7 +94,7 @@ pub struct ListToRead {
     /// True if entries that it does not tell itself are not taken yet: a list that does may be written a moment later.
     pub waits: bool,
     /// Entries that earlier rounds left of this version.
-    pub left: Option<UntakenEntries>,
+    pub left: Option<UntakenCount>,
 }
 
 impl RoundRequest {
@@ -151,7 +151,7 @@ pub struct TakenNow {
 
 /// Entries of a list that are fresh and were not taken yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UntakenEntries {
+pub struct UntakenCount {
     /// Effective time of the earliest.
     pub first: Timestamp,
     pub count: usize,
@@ -164,7 +164,7 @@ pub struct ListTally {
     /// True if all of it was taken.
     pub is_whole: bool,
     /// Entries that are left for a later round, if their times do not depend on it.
-    pub left: Option<UntakenEntries>,
+    pub left: Option<UntakenCount>,
     /// Entries that count (C2).
     pub listed: usize,
     /// Of these, entries that were taken.
@@ -220,7 +220,7 @@ pub struct UndatedCounts {
 }
 
 /// The files that a round reads: Change Lists, and the keys in the state file, as they were saved last.
-pub trait RoundReader {
+pub trait RoundInputs {
     type Error;
 
     /// Reads the keys of a list of the request.

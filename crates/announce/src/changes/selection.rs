@@ -13,7 +13,7 @@ use resourcesync::change_list::{ListedChanges, ListedKey};
 use resourcesync::uri::Uri;
 
 use crate::changes::round::{
-    AHEAD, FreshChange, ListTally, ListToRead, RoundReader, RoundRequest, TakenNow, UntakenEntries,
+    AHEAD, FreshChange, ListTally, ListToRead, RoundInputs, RoundRequest, TakenNow, UntakenCount,
     read_in_given_order,
 };
 use crate::changes::taken_keys::{
@@ -46,7 +46,7 @@ impl Default for KeptFreshSelections {
 
 impl KeptFreshSelections {
     /// Takes the earliest fresh entries of the lists that a request names (C13).
-    pub fn take_fresh<F: RoundReader>(
+    pub fn take_fresh<F: RoundInputs>(
         &self,
         request: &RoundRequest,
         files: &mut F,
@@ -100,7 +100,7 @@ struct FreshSelection {
 
 impl FreshSelection {
     /// Compares the lists of a request with what was taken, and keeps so many fresh entries.
-    fn compare<F: RoundReader>(
+    fn compare<F: RoundInputs>(
         request: &RoundRequest,
         max: usize,
         files: &mut F,
@@ -154,7 +154,7 @@ impl FreshSelection {
     }
 
     /// Compares a list with what was taken from it.
-    fn add_list<F: RoundReader>(
+    fn add_list<F: RoundInputs>(
         &mut self,
         request: &RoundRequest,
         list: &ListToRead,
@@ -239,7 +239,7 @@ impl FreshSelection {
     }
 
     /// Takes the earliest entries, and reads them.
-    fn take<F: RoundReader>(
+    fn take<F: RoundInputs>(
         &mut self,
         request: &RoundRequest,
         files: &mut F,
@@ -301,7 +301,7 @@ impl FreshSelection {
 }
 
 /// Returns the last row of keys of a list that are present, with those that are to be written.
-fn last_row<F: RoundReader>(
+fn last_row<F: RoundInputs>(
     list: &Uri,
     rows: &KeyChanges,
     files: &mut F,
@@ -523,7 +523,7 @@ impl ListProgress {
         let first = earliest.filter(|first| *first > Timestamp::MIN && self.left > 0);
         let report = ListTally {
             is_whole: self.left == 0,
-            left: first.map(|first| UntakenEntries {
+            left: first.map(|first| UntakenCount {
                 first,
                 count: self.left,
             }),

@@ -273,7 +273,7 @@ pub fn cut(
         undated,
     });
     fall_behind(step, channel)?;
-    trim(step, channel.id)?;
+    forget_told(step, channel.id)?;
     if channel.is_retired
         && let Some(until) = told_until(step, channel.id)?
         && let Some(live) = live_of_set(step, channel.set, channel.kind)?
@@ -391,7 +391,7 @@ fn fall_behind(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 /// Forgets logged notifications that no hub is due, except those that the topic serves, and the last one (C22). For a hub
 /// that left, later ones are kept while they have no more entries than a backlog, because it continues there if it returns
 /// (C26).
-pub fn trim(step: &Step<'_>, id: ChannelId) -> Result<()> {
+pub fn forget_told(step: &Step<'_>, id: ChannelId) -> Result<()> {
     let max = step.plan.window.change_backlog;
     let end = last(step.db, id, i64::MAX)?;
     let total = end.as_ref().map_or(0, |end| end.total);

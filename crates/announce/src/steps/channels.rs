@@ -475,7 +475,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
             account,
         )?;
         cancel_flight(step, account)?;
-        change_log::trim(step, account.0)?;
+        change_log::forget_told(step, account.0)?;
         for document in gone {
             deletions::forget_if_unowed(step, document)?;
         }

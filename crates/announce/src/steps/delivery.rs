@@ -366,7 +366,7 @@ fn accepted(step: &mut Step<'_>, answered: &AnsweredFlight<'_>) -> Result<()> {
     let values = (now, ping_due, is_whole, last.to_json(), is_pinged);
     step.db.set_account(account, &columns, values)?;
     if answered.flight.is_logged {
-        change_log::trim(step, id)?;
+        change_log::forget_told(step, id)?;
     }
     weigh_again(step, id, told)?;
     step.ready.insert(id);
@@ -569,7 +569,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let columns = "until = NULL, max_entries = NULL";
     step.db.set_account(account, columns, ())?;
     if channel.kind == ChannelKind::Change {
-        change_log::trim(step, id)?;
+        change_log::forget_told(step, id)?;
     }
     if let Some(seq) = seq {
         step.note_outcome(account, seq, NotificationState::Dropped)?;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::changes::round::{ListTally, ListToRead, ROUND, UntakenEntries};
+use crate::changes::round::{ListTally, ListToRead, ROUND, UntakenCount};
 use crate::event::Fact;
 use crate::finding::Finding;
 use crate::observation::Stat;
@@ -44,10 +44,10 @@ from_row! { ListToRead {
     id, list, path, stat, fingerprint, is_learned, is_archived, closed_until, waits, left
 } }
 
-impl FromRow for Option<UntakenEntries> {
-    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<UntakenEntries>> {
+impl FromRow for Option<UntakenCount> {
+    fn from_row(row: &mut Columns<'_>) -> rusqlite::Result<Option<UntakenCount>> {
         let left: Option<(_, _)> = row.read()?;
-        Ok(left.map(|(first, count)| UntakenEntries { first, count }))
+        Ok(left.map(|(first, count)| UntakenCount { first, count }))
     }
 }
 
@@ -158,7 +158,7 @@ fn keep_earliest(lists: &mut Vec<ListToRead>) -> Option<Timestamp> {
         return None;
     }
     let left = |listed: &ListToRead| listed.left.filter(|_| !listed.is_learned);
-    let mut firsts: Vec<UntakenEntries> = lists.iter().map(left).collect::<Option<_>>()?;
+    let mut firsts: Vec<UntakenCount> = lists.iter().map(left).collect::<Option<_>>()?;
     firsts.sort_unstable_by_key(|left| left.first);
     let mut entries = 0;
     let beyond = firsts.iter().find(|left| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use resourcesync::capability::Capability;
-use resourcesync::resource_list::{ResourceKey, StateDigest};
+use resourcesync::resource_list::{ResourceKey, VersionDigest};
 use resourcesync::uri::Uri;
 
 use crate::changes::inventory::{DeletionRules, InventoryRow};
@@ -417,5 +417,5 @@ from_row! { InventoryRow { state, uri, missing } }
 
 columns! {
     ResourceKey: |value| FromColumn::from_column(value).map(ResourceKey);
-    StateDigest: |value| FromColumn::from_column(value).map(StateDigest);
+    VersionDigest: |value| FromColumn::from_column(value).map(VersionDigest);
 }

@@ -294,7 +294,7 @@ impl TimedStream {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.slot.mark_used();
+            self.slot.mark_read();
             return written;
         }
         let timeout = self.timeout;
@@ -491,7 +491,7 @@ impl OpenConnections {
 impl ConnectionSlot {
     /// Marks the connection as used, because the client has read of an answer. Sending does not count, or a byte now
     /// and then would keep a slot.
-    fn mark_used(&mut self) {
+    fn mark_read(&mut self) {
         let mut taken = lock(&self.slots.taken);
         if let Some(OpenConnection { keep_open, .. }) = taken.by_number.remove(&self.number) {
             self.number = taken.add(OpenConnection {
@@ -566,7 +566,7 @@ mod tests {
         for _ in 0..3 {
             assert!(take(&slots, &mut taken, now).is_empty());
         }
-        slot(&mut taken, 0).mark_used();
+        slot(&mut taken, 0).mark_read();
         assert_eq!(take(&slots, &mut taken, now + GRACE), [1]);
         assert_eq!(take(&slots, &mut taken, now + GRACE), [2]);
     }
@@ -580,11 +580,11 @@ mod tests {
         take(&slots, &mut taken, late);
         assert_eq!(slots.try_take(late).unwrap_err(), GRACE / 2);
         // It has asked, and had its answer; then the other one is next.
-        slot(&mut taken, 0).mark_used();
+        slot(&mut taken, 0).mark_read();
         assert_eq!(slots.try_take(now + GRACE).unwrap_err(), GRACE / 2);
         assert_eq!(take(&slots, &mut taken, late + GRACE), [1]);
         // After its first answer it has no grace period.
-        slot(&mut taken, 2).mark_used();
+        slot(&mut taken, 2).mark_read();
         assert_eq!(take(&slots, &mut taken, late + GRACE), [0]);
     }
 
@@ -605,7 +605,7 @@ mod tests {
         let (slots, now) = (ConnectionSlots::new(1), Instant::now());
         let (mut first, _) = slots.try_take(now).unwrap();
         let second = slots.try_take(now + GRACE).unwrap();
-        first.mark_used();
+        first.mark_read();
         let late = now + GRACE * 2;
         assert!(slots.try_take(late).is_err(), "the first has not left yet");
         drop(first);

@@ -44,7 +44,7 @@ pub struct PublishedTopic {
 
 impl PublishedTopic {
     /// Ends the wait for a fetch, unless the topic was pinged after the fetch began. Returns true if it ended.
-    pub fn end_ping(&mut self, began: Timestamp) -> bool {
+    pub fn end_ping_wait(&mut self, began: Timestamp) -> bool {
         let is_ended = self.pinged.is_some_and(|pinged| pinged <= began);
         if is_ended {
             self.pinged = None;
@@ -151,7 +151,7 @@ impl PublishedTopics {
         let digest = Some(BodyDigest::of(&publication.body));
         let entry = self.entry(&publication.topic, &publication.publisher, now);
         let fetched = publication.fetched;
-        let was_pinged = fetched.is_some_and(|began| entry.end_ping(began));
+        let was_pinged = fetched.is_some_and(|began| entry.end_ping_wait(began));
         let before = entry.etag.clone();
         if etag.is_some() {
             entry.etag.clone_from(etag);
@@ -184,7 +184,7 @@ impl PublishedTopics {
     /// time. Returns the entry to save.
     pub fn end_ping(&mut self, topic: &Topic, began: Timestamp) -> Option<PublishedTopic> {
         let entry = self.topics.get_mut(topic)?;
-        entry.end_ping(began).then(|| entry.clone())
+        entry.end_ping_wait(began).then(|| entry.clone())
     }
 
     /// Forgets the topics that nobody has published for `ttl` and that have no subscribers (S3). Returns them.

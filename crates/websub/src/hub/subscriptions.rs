@@ -320,7 +320,7 @@ impl Subscriptions {
     }
 
     /// Returns the progress of the subscriber of an assignment.
-    pub fn progress(&mut self, assignment: &DeliveryTaskId) -> DeliveryProgress {
+    pub fn progress_of(&mut self, assignment: &DeliveryTaskId) -> DeliveryProgress {
         let assigned = self.subscriber_of_task(assignment);
         assigned.map_or_else(DeliveryProgress::default, |(known, _)| known.progress)
     }

@@ -191,7 +191,7 @@ impl EmbeddedHub {
                 }
                 Ok(VerificationOutcome::Limited(exceeded)) => {
                     debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
-                    if !self.wait_unless_full(exceeded.retry_after).await {
+                    if !self.wait_for_limit(exceeded.retry_after).await {
                         break;
                     }
                     continue;
@@ -219,7 +219,7 @@ impl EmbeddedHub {
 
     /// Waits for a limit that is exceeded. Returns false as soon as the queue is full: then nothing holds a slot of it only to
     /// wait, as after any other failed attempt.
-    async fn wait_unless_full(&self, wait: Duration) -> bool {
+    async fn wait_for_limit(&self, wait: Duration) -> bool {
         let until = Instant::now() + wait.max(LIMITED_WAIT);
         while !lock(&self.admission).has_max_pending() {
             let left = until.saturating_duration_since(Instant::now());

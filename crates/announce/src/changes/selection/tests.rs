@@ -17,7 +17,7 @@ use resourcesync::uri::Uri;
 use rstest::rstest;
 
 use super::KeptFreshSelections;
-use crate::changes::round::{ListToRead, RoundReader, RoundRequest, TakenNow, WatchTime};
+use crate::changes::round::{ListToRead, RoundInputs, RoundRequest, TakenNow, WatchTime};
 use crate::changes::taken_keys::{KEYS_PER_ROW, KeysRow};
 use crate::observation::{DocumentPath, MountId, Stat};
 use crate::state::DocId;
@@ -77,7 +77,7 @@ struct Words<'a> {
     read: usize,
 }
 
-impl RoundReader for Words<'_> {
+impl RoundInputs for Words<'_> {
     type Error = Infallible;
 
     fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Infallible> {

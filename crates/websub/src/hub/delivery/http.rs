@@ -150,7 +150,7 @@ impl EmbeddedHub {
         let SubscriptionKey { topic, callback } = &assignment.key;
         let now = self.clock.now();
         // Read now: a renewal during the attempt ended the count of those before.
-        let attempts = lock(&self.subscriptions).progress(assignment).attempts + 1;
+        let attempts = lock(&self.subscriptions).progress_of(assignment).attempts + 1;
         let (answer, judged) = match answer {
             Ok(answer) => (answer, attempts),
             // A notification is given up for what its subscriber does only.

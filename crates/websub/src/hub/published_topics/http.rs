@@ -136,7 +136,7 @@ pub enum AttemptPosition {
 
 /// A fetch under way.
 #[derive(Debug)]
-struct Fetch {
+struct RunningFetch {
     /// The publisher that pinged last.
     publisher: Arc<str>,
     /// True if the topic was pinged again since the fetch began.
@@ -150,7 +150,7 @@ struct Fetch {
 pub struct Fetches {
     client: Arc<TopicClient>,
     clock: Clock,
-    under_way: Mutex<HashMap<Topic, Fetch>>,
+    under_way: Mutex<HashMap<Topic, RunningFetch>>,
     slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
     report: BoxedFn<dyn Fn(FetchReport) + Send + Sync>,
 }
@@ -182,7 +182,7 @@ impl Fetches {
             return;
         }
         let pinged = Arc::new(Notify::new());
-        let fetch = Fetch {
+        let fetch = RunningFetch {
             publisher,
             is_again: false,
             pinged: Arc::clone(&pinged),
