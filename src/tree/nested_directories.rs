@@ -28,6 +28,8 @@ const SWEEP_DELAY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct NestedDirectories {
     known: BTreeMap<DirectorySlot, NestedFileSystem>,
+    /// Those that went since the last report.
+    gone: Vec<NestedFileSystem>,
     /// True if the last report may be outdated.
     is_outdated: bool,
     /// True if the next report ends the first sweep of the mount: it is sent even if it is the same.
@@ -44,18 +46,23 @@ impl NestedDirectories {
             None => self.known.remove(&id),
         };
         self.is_outdated |= before != begins;
+        self.gone.extend(before.filter(|_| begins.is_none()));
     }
 
-    /// Takes what is to be reported, and whether the first sweep ends with it. Before that end, nobody knows all.
+    /// Takes what is to be reported, and whether the first sweep ends with it. Before that end, nobody knows all; those that
+    /// went meanwhile are reported with it, and then that they went.
     fn take_report(&mut self, was_swept: bool) -> Option<(Vec<NestedFileSystem>, bool)> {
         let ends_sweep = mem::take(&mut self.ends_sweep);
         let is_due = ends_sweep || was_swept && self.is_outdated;
         if !is_due {
             return None;
         }
-        self.is_outdated = false;
-        let mut found: Vec<NestedFileSystem> = self.known.values().cloned().collect();
+        let gone = mem::take(&mut self.gone).into_iter();
+        let gone = Vec::from_iter(gone.filter(|_| ends_sweep));
+        self.is_outdated = !gone.is_empty();
+        let mut found: Vec<NestedFileSystem> = self.known.values().cloned().chain(gone).collect();
         found.sort_by(|one, other| one.below.cmp(&other.below));
+        found.dedup_by(|one, other| one.below == other.below);
         let before = mem::replace(&mut self.reported, found.clone());
         (ends_sweep || before != found).then_some((found, ends_sweep))
     }
@@ -209,6 +216,17 @@ mod tests {
         assert_eq!(nested.take_report(false), Some((vec![inner(2)], true)));
         nested.ends_sweep = true;
         assert_eq!(nested.take_report(true), Some((vec![inner(2)], true)));
+    }
+
+    #[test]
+    fn what_went_during_the_first_sweep_is_reported_before_it_is_gone() {
+        let (model, id) = tree(1, 2);
+        let mut nested = NestedDirectories::default();
+        nested.set_nested(id, model.nested_at(id));
+        nested.set_nested(id, None);
+        nested.ends_sweep = true;
+        assert_eq!(nested.take_report(false), Some((vec![inner(2)], true)));
+        assert_eq!(nested.take_report(true), Some((Vec::new(), false)));
     }
 
     #[test]

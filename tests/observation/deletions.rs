@@ -289,9 +289,7 @@ fn everyone_says_that_it_is_suspended(story: &Story) {
 }
 
 #[rstest]
-fn deletions_accepted_while_no_daemon_runs_are_sent_by_the_next(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
+fn deletions_accepted_while_none_runs_are_sent_by_the_next(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::begin(watch, large(), KEYS);
     story.stop();
     let away = TempDir::new().unwrap();

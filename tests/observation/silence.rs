@@ -94,9 +94,7 @@ const ACTS: [(&str, Act); 11] = [
 ];
 
 #[rstest]
-fn what_leaves_the_content_as_it_is_is_not_announced(
-    #[values(Inotify, Notify, Poll)] watch: Watch,
-) {
+fn what_leaves_content_as_it_is_is_not_announced(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     for (what, act) in ACTS {
         println!("{what}");

@@ -46,9 +46,7 @@ fn in_chunks(#[values(Inotify, Notify, Poll)] watch: Watch) {
 }
 
 #[rstest]
-fn a_chunk_at_a_time_by_a_writer_that_opens_it_anew_for_each(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
+fn a_chunk_at_a_time_by_a_writer_that_reopens_it_for_each(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     let text = long_list("2");
     let (first, last) = text.as_bytes().split_at(text.len() - 30);

@@ -301,9 +301,7 @@ fn a_rename_into_place_is_reported_within_a_few_milliseconds() {
 }
 
 #[rstest]
-fn an_unreadable_file_or_directory_is_not_missing(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn what_is_unreadable_is_not_missing(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     // Root reads everything, unless that is taken from it.
     if was_run_without_privileges() {
         return;

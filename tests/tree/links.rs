@@ -182,9 +182,7 @@ fn a_dangling_link_is_seen_once_its_target_is_there(
 }
 
 #[rstest]
-fn a_directory_reached_by_two_paths_is_watched_under_both(
-    #[values(Inotify, Poll)] watch: WatchMode,
-) {
+fn a_directory_reached_by_two_paths_is_watched_at_both(#[values(Inotify, Poll)] watch: WatchMode) {
     let mut it = Watched::start_on(watch, |root| {
         fs::create_dir(root.join("d")).unwrap();
         symlink("d", root.join("e")).unwrap();

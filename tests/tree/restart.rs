@@ -71,9 +71,7 @@ fn what_is_excluded_is_not_missing(#[values(Inotify, Notify, Poll)] watch: Watch
 }
 
 #[rstest]
-fn known_files_of_an_absent_mount_are_not_missing(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn known_files_of_absent_mounts_are_not_missing(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
     it.write("a.xml", 1);
     let known = it.known(&["a.xml"], |_| Timestamp::now());
