@@ -29,7 +29,7 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, eprint_line, grouped};
 use crate::cli::resend::resources::{
-    FileVersion, LastEntries, ListError, OpenedList, SetList, SetLists, broker_sets,
+    LastEntries, ListError, ListFileVersion, OpenedList, SetList, SetLists, broker_sets,
 };
 use crate::cli::{Exit, no_broker_error};
 use crate::config::Config;
@@ -63,7 +63,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         is_public: true,
     });
     let under = options.under.as_deref().map(Uri::parse).transpose()?;
-    let request = ResumeKey {
+    let request = SavedOptions {
         broker: options.broker.clone(),
         destination: settings.destination.clone(),
         under: options.under.clone(),
@@ -330,7 +330,7 @@ impl SendRate {
 
 /// The options that make a run the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResumeKey {
+pub struct SavedOptions {
     pub broker: String,
     pub destination: String,
     pub under: Option<String>,
@@ -349,7 +349,7 @@ pub struct ResendPosition {
     pub sent: u64,
     /// Source, set and list that are being sent; those before it are done.
     list: Option<(String, String, String)>,
-    version: Option<FileVersion>,
+    version: Option<ListFileVersion>,
     /// Position of the next resource in the list.
     pub next: u32,
 }
@@ -360,7 +360,7 @@ pub struct PositionFile {
     #[serde(skip)]
     path: PathBuf,
     version: u32,
-    request: ResumeKey,
+    request: SavedOptions,
     pub position: ResendPosition,
 }
 
@@ -374,7 +374,7 @@ impl ResendPosition {
     }
 
     /// Begins a version of a list, or goes on with it. Returns the position of the next resource.
-    pub fn start_in(&mut self, set: &SetLists, list: &SetList, version: &FileVersion) -> u32 {
+    pub fn start_in(&mut self, set: &SetLists, list: &SetList, version: &ListFileVersion) -> u32 {
         let key = list_key(set, list);
         let is_same = self.list.as_ref() == Some(&key) && self.version.as_ref() == Some(version);
         if !is_same {
@@ -400,7 +400,11 @@ impl PositionFile {
     /// # Errors
     ///
     /// If it cannot be read, or is of another request, which is not done.
-    pub fn open(path: PathBuf, request: ResumeKey, batch: usize) -> anyhow::Result<PositionFile> {
+    pub fn open(
+        path: PathBuf,
+        request: SavedOptions,
+        batch: usize,
+    ) -> anyhow::Result<PositionFile> {
         let shown = path.display().to_string();
         let cannot_read = || format!("cannot read {shown}");
         let new = PositionFile {

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::report::status::Status;
-use crate::report::summary::StatusLine;
+use crate::report::summary::StatusSummary;
 use announce::state::{Db, Result};
 use announce::steps::engine::StateReader;
 
@@ -81,12 +81,12 @@ pub fn empty_status(now: Timestamp) -> Status {
 
 /// Returns the status in a few numbers and names. It is requested each second, and reads only what is due, in flight or
 /// in trouble, by indexes that have nothing else.
-pub fn summary(reader: &StateReader<'_>) -> Result<StatusLine> {
+pub fn summary(reader: &StateReader<'_>) -> Result<StatusSummary> {
     // Of the channels, those that are not retired.
     let channels = "SELECT (SELECT count(*) FROM channel) - (SELECT count(*) FROM channel WHERE ends IS NOT NULL)";
     let suspended = reader.sources().filter(|(_, live)| live.is_suspended());
     let absent = reader.live.sources.iter().flat_map(sources::absent_mounts);
-    Ok(StatusLine {
+    Ok(StatusSummary {
         channels: reader.db.value(channels, ())?,
         pending: pending_count(reader.db)?,
         troubled: channels::troubled_hubs(reader)?,

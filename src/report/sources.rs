@@ -19,7 +19,7 @@ use crate::report::status::{
 };
 use crate::report::{findings, limited};
 use announce::state::Result;
-use announce::steps::live::{LiveSource, MountState};
+use announce::steps::live::{LiveSource, MountPhase};
 use announce::steps::{deletions, mounts};
 
 /// Candidates that cannot be read and are reported; of others, their number.
@@ -57,9 +57,9 @@ pub fn source(
             directory: mount.plan.directory.to_string_lossy().into_owned(),
             url: mount.plan.prefix.clone(),
             present: match mount.state {
-                MountState::Unknown => None,
-                MountState::Sweeping | MountState::Ready => Some(true),
-                MountState::Absent => Some(false),
+                MountPhase::Unknown => None,
+                MountPhase::Sweeping | MountPhase::Ready => Some(true),
+                MountPhase::Absent => Some(false),
             },
             reason: mount.reason.clone(),
             unreadable,
@@ -203,7 +203,7 @@ pub fn acceptable(reader: &StateReader<'_>, position: usize) -> Result<Acceptabl
 /// Returns the directories of the mounts that are not there.
 pub fn absent_mounts(live: &LiveSource) -> impl Iterator<Item = &PathBuf> {
     let mounts = live.mounts.values();
-    let absent = mounts.filter(|mount| mount.state == MountState::Absent);
+    let absent = mounts.filter(|mount| mount.state == MountPhase::Absent);
     absent.map(|mount| &mount.plan.directory)
 }
 

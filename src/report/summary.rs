@@ -11,7 +11,7 @@ use crate::report::status::words::{counted, counted_grouped, grouped};
 
 /// The status in a few numbers and names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StatusLine {
+pub struct StatusSummary {
     pub channels: usize,
     /// Pending changes, counted for each hub that they are due to.
     pub pending: usize,
@@ -51,7 +51,7 @@ fn not_reloaded(reason: &str) -> String {
     format!("configuration not reloaded, keeping the previous one: {reason}")
 }
 
-impl StatusLine {
+impl StatusSummary {
     /// Returns the line when all is swept and saved. `refused` is the reason why the configuration was not reloaded.
     pub fn line(&self, refused: Option<&str>) -> String {
         let mut parts = Vec::from_iter(refused.map(not_reloaded));
@@ -91,10 +91,10 @@ mod tests {
 
     use super::*;
 
-    fn watching(change: impl FnOnce(&mut StatusLine)) -> String {
-        let mut summary = StatusLine {
+    fn watching(change: impl FnOnce(&mut StatusSummary)) -> String {
+        let mut summary = StatusSummary {
             channels: 12,
-            ..StatusLine::default()
+            ..StatusSummary::default()
         };
         change(&mut summary);
         summary.line(None)
@@ -126,7 +126,7 @@ mod tests {
         "2 hubs in trouble, such as https://a.example/: it refuses (400); 12 channels, 0 pending"
     )]
     #[case(
-        StatusLine::default().line(Some("line 3: unknown key")),
+        StatusSummary::default().line(Some("line 3: unknown key")),
         "configuration not reloaded, keeping the previous one: line 3: unknown key; 0 channels, 0 pending"
     )]
     #[case(

@@ -275,7 +275,7 @@ struct RefusalLogLimit {
 
 /// A submission that failed for a reason of the hub's own.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FailedAttempt {
+pub struct HubFault {
     pub refusal: Refusal,
     /// The time that the hub asks to be left alone.
     pub retry_after: Option<Duration>,
@@ -390,7 +390,7 @@ impl HubQueue {
     }
 
     /// Notes that the hub failed. Returns true if that is news to the operator.
-    pub fn failed(&mut self, failure: FailedAttempt, was_probe: bool, now: Timestamp) -> bool {
+    pub fn failed(&mut self, failure: HubFault, was_probe: bool, now: Timestamp) -> bool {
         self.more_at_once = 0;
         let is_new = self.outage.is_none();
         let outage = self.outage.get_or_insert_with(|| Outage {

@@ -48,7 +48,7 @@ pub struct SetList {
 
 /// A version of a list, by its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileVersion {
+pub struct ListFileVersion {
     size: u64,
     modified: Timestamp,
     inode: u64,
@@ -83,7 +83,7 @@ impl ListError {
 pub struct LastEntries {
     last: HashMap<[u8; 16], LastEntry>,
     /// The versions of the lists that were read, by number.
-    pub versions: HashMap<usize, FileVersion>,
+    pub versions: HashMap<usize, ListFileVersion>,
     /// The time of the oldest Resource List.
     since: Option<Timestamp>,
 }
@@ -357,8 +357,8 @@ impl SetList {
 }
 
 impl OpenedList<'_> {
-    pub fn version(&self) -> FileVersion {
-        FileVersion {
+    pub fn version(&self) -> ListFileVersion {
+        ListFileVersion {
             size: self.stat.size,
             modified: self.stat.modified,
             inode: self.stat.inode,

@@ -4,7 +4,7 @@ use announce::delivery::KeptAnswer;
 use announce::event::SuspendedDeletions;
 use announce::finding::Finding;
 use announce::state::HubId;
-use announce::steps::live::MountState;
+use announce::steps::live::MountPhase;
 use announce::steps::owed::Version;
 use jiff::Timestamp;
 
@@ -70,9 +70,9 @@ impl World {
         let sources = self.engine().live.sources.iter();
         let mounts = sources.flat_map(|source| source.mounts.values());
         let states = mounts.map(|mount| match mount.state {
-            MountState::Unknown => None,
-            MountState::Sweeping | MountState::Ready => Some(true),
-            MountState::Absent => Some(false),
+            MountPhase::Unknown => None,
+            MountPhase::Sweeping | MountPhase::Ready => Some(true),
+            MountPhase::Absent => Some(false),
         });
         states.collect()
     }

@@ -270,7 +270,7 @@ pub fn accept_missing(step: &Step<'_>, source: i64) -> Result<usize> {
 
 /// Notes that there may be lists of a source that are not seen now: of any kind where a mount is away, or else Change Lists
 /// (C7). Each round sees all Resource Lists of its set.
-pub fn unset_watched(step: &Step<'_>, source: i64, is_mount_away: bool) -> Result<()> {
+pub fn clear_watched_since(step: &Step<'_>, source: i64, is_mount_away: bool) -> Result<()> {
     step.db.run(
         "UPDATE change_set SET watched_since = NULL WHERE source = ?1 AND watched_since IS NOT NULL AND (?2 OR learned <> 2)",
         (source, is_mount_away),

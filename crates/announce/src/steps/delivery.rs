@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::delivery::{FailedAttempt, HubQueue, KeptAnswer, Outage, SIZE_REMEMBERED, Submission};
+use crate::delivery::{HubFault, HubQueue, KeptAnswer, Outage, SIZE_REMEMBERED, Submission};
 use crate::event::{AnswerOutcome, AnsweredNotification, DropCause, Fact};
 use crate::plan::PublishMode;
 use crate::steps::owed::Version;
@@ -436,7 +436,7 @@ fn refused(
         queue.push(id, false);
         queue.make_probe_due(now);
     } else if is_of_hub {
-        let failure = FailedAttempt {
+        let failure = HubFault {
             refusal: refusal.clone(),
             retry_after: answered.answer.retry_after(now),
             is_doubtful: is_at_fault,

@@ -337,7 +337,7 @@ fn note_document(
         }
     }
     take_new_version(step, known, &parsed, stat, baseline)?;
-    step.live.sources[position].mark_held_document(step.db, mount)
+    step.live.sources[position].note_had_document(step.db, mount)
 }
 
 /// R14, R15: returns true if a version lies in the place of another document whose deletion is announced, so that that one
@@ -603,7 +603,7 @@ fn forget_unreadable(step: &Step<'_>, known: &KnownCandidate) -> Result<()> {
     let graced = later(step.now, plan.broken_after);
     let is_graced = |at| later(at, plan.deletion_grace) <= graced;
     if is_reported || known.report_at.is_some_and(is_graced) {
-        change_sets::unset_watched(step, source.id, false)?;
+        change_sets::clear_watched_since(step, source.id, false)?;
     }
     Ok(())
 }

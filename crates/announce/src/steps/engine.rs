@@ -385,7 +385,7 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
                 db.update_document(id, "mount = ?2, path = ?3, looked = 0", &place)?;
                 // R15: the file system that has it may not be mounted yet.
                 if let Some((position, _)) = step.plan.source_of(place.mount) {
-                    step.live.sources[position].mark_held_document(db, place.mount)?;
+                    step.live.sources[position].note_had_document(db, place.mount)?;
                 }
             }
             Some(_) => {}

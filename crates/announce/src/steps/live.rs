@@ -84,13 +84,13 @@ impl LiveSource {
     /// Returns true if every present mount was swept to its end in this run.
     pub fn is_swept(&self) -> bool {
         let mut mounts = self.mounts.values();
-        mounts.all(|it| matches!(it.state, MountState::Ready | MountState::Absent))
+        mounts.all(|it| matches!(it.state, MountPhase::Ready | MountPhase::Absent))
     }
 
     /// Returns true if every mount is there, was swept in this run, and has no directory that cannot be read.
     pub fn is_whole(&self) -> bool {
         let mut mounts = self.mounts.values();
-        mounts.all(|it| it.state == MountState::Ready && it.unreadable.0.is_empty())
+        mounts.all(|it| it.state == MountPhase::Ready && it.unreadable.0.is_empty())
     }
 
     /// Returns why the first file that is no document is none, if it was read in this run.
@@ -101,7 +101,7 @@ impl LiveSource {
 
     pub fn is_absent(&self, id: MountId) -> bool {
         let mount = self.mounts.get(&id);
-        mount.is_none_or(|mount| mount.state == MountState::Absent)
+        mount.is_none_or(|mount| mount.state == MountPhase::Absent)
     }
 
     /// Returns true if a path was never looked at: what lies there was there before, as far as anybody knows (R13).
@@ -145,7 +145,7 @@ impl LiveSource {
         })
     }
 
-    pub fn mark_held_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
+    pub fn note_had_document(&mut self, db: Db<'_>, id: MountId) -> Result<()> {
         let mount = self.mounts.get_mut(&id);
         mount.filter(|it| !it.held_document).map_or(Ok(()), |it| {
             let mount = Arc::make_mut(it);
@@ -228,7 +228,7 @@ pub struct LiveMount {
     /// The root that held documents, once one did; until then the last one that was found.
     pub identity: Option<FileId>,
     pub held_document: bool,
-    pub state: MountState,
+    pub state: MountPhase,
     /// Another directory that is there than the one that held documents, with the documents that were not found below it.
     pub doubt: Option<(FileId, BTreeSet<Uri>)>,
     /// The reason why the mount is absent.
@@ -240,7 +240,7 @@ pub struct LiveMount {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum MountState {
+pub enum MountPhase {
     /// Neither found nor lost since the start.
     #[default]
     Unknown,
@@ -306,7 +306,7 @@ fn load_mounts(
             source: source_id,
             identity,
             held_document,
-            state: MountState::Unknown,
+            state: MountPhase::Unknown,
             doubt: None,
             reason: None,
             baseline: MountSweeps {

@@ -12,7 +12,7 @@ use crate::event::Fact;
 use crate::observation::{DocumentPath, FileId, MountId, NestedFileSystem, WhyAbsent};
 use crate::plan::Plan;
 use crate::state::{Db, DocId, Result, from_row};
-use crate::steps::live::{LiveMount, LiveSource, MountState, SweepReach};
+use crate::steps::live::{LiveMount, LiveSource, MountPhase, SweepReach};
 use crate::steps::{Step, change_sets, deletions};
 
 /// Gives each mount of a plan the number that it has in the state, or a new one.
@@ -42,9 +42,9 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: FileId, start: Timestam
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    let is_again = mount.state != MountState::Unknown;
+    let is_again = mount.state != MountPhase::Unknown;
     let is_other = mount.identity != Some(identity);
-    (mount.state, mount.reason, mount.doubt) = (MountState::Sweeping, None, None);
+    (mount.state, mount.reason, mount.doubt) = (MountPhase::Sweeping, None, None);
     if is_other && mount.held_document {
         mount.doubt = Some((identity, BTreeSet::new()));
     } else if is_other {
@@ -64,7 +64,7 @@ pub fn found(step: &mut Step<'_>, id: MountId, identity: FileId, start: Timestam
 
 /// Stops the graces of a mount that is away: its documents are not seen to be absent, and each grace begins anew.
 fn stop_graces(step: &Step<'_>, position: usize, id: MountId) -> Result<()> {
-    change_sets::unset_watched(step, step.live.sources[position].id, true)?;
+    change_sets::clear_watched_since(step, step.live.sources[position].id, true)?;
     let sql = "UPDATE document SET grace_ends = NULL, look_at = NULL WHERE mount = ?1 AND presence IN (2, 3)";
     step.db.run(sql, id)
 }
@@ -113,7 +113,7 @@ pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()
             mount.plan.directory.display()
         );
         mount.reason.get_or_insert_with(|| reason.clone());
-        if std::mem::replace(&mut mount.state, MountState::Absent) != MountState::Absent {
+        if std::mem::replace(&mut mount.state, MountPhase::Absent) != MountPhase::Absent {
             step.facts.push(Fact::MountLost {
                 source: plan.name.clone(),
                 reason,
@@ -123,11 +123,11 @@ pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()
     }
     accept_root(step, id, step.wall)?;
     // What was swept is not the mount if that is lost, or another directory that was not accepted.
-    let is_it = |it: &LiveMount| it.doubt.is_none() && it.state != MountState::Absent;
+    let is_it = |it: &LiveMount| it.doubt.is_none() && it.state != MountPhase::Absent;
     let Some((_, mount)) = step.live.mount_mut(id).filter(|(_, it)| is_it(it)) else {
         return Ok(());
     };
-    mount.state = MountState::Ready;
+    mount.state = MountPhase::Ready;
     (mount.nested).decide(|top| documents_below(step.db, id, top))?;
     let unreadable = mount.unreadable.0.iter();
     let uri_of = |below: &[u8]| Uri::below(&mount.plan.prefix, &[below, b"/"].concat());
@@ -193,9 +193,9 @@ pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()
     let Some((found, unfound)) = mount.doubt.take() else {
         return Ok(());
     };
-    let was_absent = mount.state == MountState::Absent;
+    let was_absent = mount.state == MountPhase::Absent;
     mount.identity = Some(found);
-    (mount.state, mount.reason) = (MountState::Ready, None);
+    (mount.state, mount.reason) = (MountPhase::Ready, None);
     mount.save(step.db)?;
     for uri in unfound {
         if let Some(document) = step.db.document_at(&uri)? {
@@ -229,7 +229,7 @@ pub fn mark_absent(step: &mut Step<'_>, id: MountId) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };
-    (mount.state, mount.doubt) = (MountState::Absent, None);
+    (mount.state, mount.doubt) = (MountPhase::Absent, None);
     mount.baseline.fresh = None;
     if !mount.baseline.is_complete {
         let sql = "SELECT id FROM document WHERE mount = ?1 AND baseline > 0";

@@ -262,7 +262,7 @@ impl<'a> Step<'a> {
             } => {
                 if let Some((position, known)) = self.live.mount_mut(mount) {
                     known.unreadable = (directories, more);
-                    change_sets::unset_watched(self, self.live.sources[position].id, false)?;
+                    change_sets::clear_watched_since(self, self.live.sources[position].id, false)?;
                 }
             }
             Event::Nested { mount, nested } => mounts::set_nested(self, mount, nested)?,

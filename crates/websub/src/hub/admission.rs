@@ -21,7 +21,7 @@ const SUBSCRIPTIONS: (&str, Duration) = ("subscriptions", Duration::from_secs(3_
 
 /// What a verification is about, which decides the quota that it counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VerificationKind {
+pub enum NewOrRenewal {
     /// A subscription that did not exist when the request came.
     New,
     /// An existing subscription, to be renewed or ended.
@@ -82,12 +82,12 @@ impl Admission {
     pub fn begin(
         &mut self,
         buckets: &QuotaKeys,
-        kind: VerificationKind,
+        kind: NewOrRenewal,
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let limit = self.limits.verifications;
         check_quota(&[self.usage_of_kind(kind)], buckets, limit, VERIFICATIONS)?;
-        if kind == VerificationKind::New {
+        if kind == NewOrRenewal::New {
             self.acquire(&buckets.hosts, 1, now)?;
         }
         self.usage_of_kind(kind).add(buckets);
@@ -100,14 +100,14 @@ impl Admission {
     }
 
     /// Ends a verification that [`begin`](Admission::begin) counted, of the same kind.
-    pub fn end_verification(&mut self, buckets: &QuotaKeys, kind: VerificationKind) {
+    pub fn end_verification(&mut self, buckets: &QuotaKeys, kind: NewOrRenewal) {
         self.usage_of_kind(kind).remove(buckets);
     }
 
-    fn usage_of_kind(&mut self, kind: VerificationKind) -> &mut Usage {
+    fn usage_of_kind(&mut self, kind: NewOrRenewal) -> &mut Usage {
         match kind {
-            VerificationKind::New => &mut self.verifications,
-            VerificationKind::Renewal => &mut self.renewals,
+            NewOrRenewal::New => &mut self.verifications,
+            NewOrRenewal::Renewal => &mut self.renewals,
         }
     }
 
@@ -438,7 +438,7 @@ impl<K: Ord + Clone> RateLimiter<K> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::VerificationKind::{New, Renewal};
+    use super::NewOrRenewal::{New, Renewal};
     use super::*;
     use crate::hub::Callback;
     use crate::hub::admission::{address_buckets, requester_buckets};

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::headers::url_with_parameters;
 use crate::http::failure::describe;
 use crate::http::{client, lock};
-use crate::hub::admission::{LimitExceeded, QuotaKeys, VerificationKind, address_buckets};
+use crate::hub::admission::{LimitExceeded, NewOrRenewal, QuotaKeys, address_buckets};
 use crate::hub::callback::ResolvedCallback;
 use crate::hub::client_address::Requester;
 use crate::hub::delivery::http::CUT_OFF;
@@ -37,7 +37,7 @@ const LIMITED_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct PendingVerification {
     pub(crate) request: SubscriptionRequest,
     requester: Option<Requester>,
-    kind: VerificationKind,
+    kind: NewOrRenewal,
 }
 
 /// The outcome of one attempt at a verification.
@@ -60,13 +60,12 @@ impl EmbeddedHub {
         let buckets = QuotaKeys::new(&key.callback, requester);
         let subscriptions = lock(&self.subscriptions);
         let kind = if subscriptions.contains(&key) {
-            VerificationKind::Renewal
+            NewOrRenewal::Renewal
         } else {
-            VerificationKind::New
+            NewOrRenewal::New
         };
         let mut admission = lock(&self.admission);
-        if let (VerificationKind::New, RequestedAction::Subscribe { .. }) = (kind, &request.action)
-        {
+        if let (NewOrRenewal::New, RequestedAction::Subscribe { .. }) = (kind, &request.action) {
             admission.may_subscribe(&buckets, &subscriptions.usage)?;
         }
         admission.begin(&buckets, kind, self.clock.started.elapsed())?;
@@ -206,7 +205,7 @@ impl EmbeddedHub {
                 }
             }
             let allowed = self.settings.get().settings.verification_attempts;
-            let is_new = pending.kind == VerificationKind::New;
+            let is_new = pending.kind == NewOrRenewal::New;
             if attempts >= allowed || is_new && lock(&self.admission).has_max_pending() {
                 break;
             }
@@ -238,16 +237,16 @@ impl EmbeddedHub {
     ) -> Result<VerificationOutcome, String> {
         let PendingVerification { request, kind, .. } = pending;
         let priority = match (kind, attempts) {
-            (VerificationKind::Renewal, _) => Priority::Known,
-            (VerificationKind::New, 1) => Priority::First,
-            (VerificationKind::New, _) => Priority::Retry,
+            (NewOrRenewal::Renewal, _) => Priority::Known,
+            (NewOrRenewal::New, 1) => Priority::First,
+            (NewOrRenewal::New, _) => Priority::Retry,
         };
         let (location, mut slot) = loop {
             let prepared = self.settings.get();
             let location = prepared.client.resolve(&request.callback, priority).await?;
             // Names cost nothing, so the address that one resolved to counts as a host too. One in the URL was counted with
             // the request.
-            if let (Some(address), VerificationKind::New) = (location.by_name, kind) {
+            if let (Some(address), NewOrRenewal::New) = (location.by_name, kind) {
                 let (buckets, now) = (address_buckets(address), self.clock.started.elapsed());
                 let connected = lock(&self.admission).acquire(&buckets, 1, now);
                 if let Err(exceeded) = connected {
