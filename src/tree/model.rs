@@ -333,6 +333,7 @@ impl Model {
         is_nested.then(|| NestedFileSystem {
             below: self.path_in_mount(id).into(),
             device,
+            is_gone: false,
             is_link: directory.is_link,
         })
     }

@@ -57,7 +57,7 @@ pub struct TreeMount {
     /// True if a directory of it could not be watched in the sweep that goes on.
     has_unwatched: bool,
     pub sweep: Option<Sweep>,
-    /// Time of the next sweep; nothing before the first one has ended.
+    /// Time of the next sweep; nothing before one was complete.
     pub next_sweep: Option<Instant>,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
     pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
@@ -158,7 +158,8 @@ impl TreeMount {
         } else {
             settings.rescan_interval
         };
-        self.next_sweep = Some(Instant::now() + interval);
+        let next = Instant::now() + interval;
+        self.next_sweep = complete.then_some(next).or(self.next_sweep);
     }
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
@@ -251,7 +252,8 @@ impl Observer<'_> {
         if self.mounts[at].found.take().is_none() {
             return false;
         }
-        let was_swept = mem::take(&mut self.mounts[at].was_swept);
+        self.mounts[at].was_swept = false;
+        let is_first = self.mounts[at].next_sweep.is_none();
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
@@ -260,12 +262,13 @@ impl Observer<'_> {
             self.mounts[at].unreadable.remove(id);
             // R13: what a first sweep found that did not end is forgotten, and so reported again.
             for file in self.model.files_in(id) {
-                if let Some(file) = self.model.file_mut(file).filter(|_| !was_swept) {
+                if let Some(file) = self.model.file_mut(file).filter(|_| is_first) {
+                    file.is_requested |= file.reported != LastReport::Nothing;
                     file.reported = LastReport::Nothing;
                 }
             }
         }
-        let unmet = self.mounts[at].unmet.values_mut();
+        let unmet = self.mounts[at].unmet.values_mut().filter(|_| is_first);
         unmet.for_each(|file| *file = UnmetFile::Unread);
         true
     }
@@ -501,6 +504,10 @@ mod tests {
             observer.mark_mount_lost(0, "gone");
             observer.check_mounts();
         }
+        fs::remove_file(path).unwrap();
+        assert!(observer.continue_sweep());
+        observer.flush();
+        assert_eq!(reports.borrow().iter().filter(observed).count(), 3);
     }
 
     #[test]

@@ -46,25 +46,26 @@ impl NestedDirectories {
             None => self.known.remove(&id),
         };
         self.is_outdated |= before != begins;
-        self.gone.extend(before.filter(|_| begins.is_none()));
+        if let (Some(mut gone), None) = (before, begins) {
+            gone.is_gone = true;
+            self.gone.push(gone);
+        }
     }
 
-    /// Takes what is to be reported, and whether the first sweep ends with it. Before that end, nobody knows all; those that
-    /// went meanwhile are reported with it, and then that they went.
+    /// Takes what is to be reported, and whether the first sweep ends with it. Before that end, nobody knows all.
     fn take_report(&mut self, was_swept: bool) -> Option<(Vec<NestedFileSystem>, bool)> {
         let ends_sweep = mem::take(&mut self.ends_sweep);
         let is_due = ends_sweep || was_swept && self.is_outdated;
         if !is_due {
             return None;
         }
-        let gone = mem::take(&mut self.gone).into_iter();
-        let gone = Vec::from_iter(gone.filter(|_| ends_sweep));
-        self.is_outdated = !gone.is_empty();
-        let mut found: Vec<NestedFileSystem> = self.known.values().cloned().chain(gone).collect();
+        self.is_outdated = false;
+        let mut found: Vec<NestedFileSystem> = self.known.values().cloned().collect();
         found.sort_by(|one, other| one.below.cmp(&other.below));
-        found.dedup_by(|one, other| one.below == other.below);
         let before = mem::replace(&mut self.reported, found.clone());
-        (ends_sweep || before != found).then_some((found, ends_sweep))
+        let is_news = ends_sweep || before != found;
+        found.append(&mut self.gone);
+        is_news.then_some((found, ends_sweep))
     }
 }
 
@@ -190,6 +191,7 @@ mod tests {
             below: b"inner".as_slice().into(),
             device,
             is_link: false,
+            is_gone: false,
         }
     }
 
@@ -219,14 +221,15 @@ mod tests {
     }
 
     #[test]
-    fn what_went_during_the_first_sweep_is_reported_before_it_is_gone() {
+    fn what_went_during_the_first_sweep_is_reported_at_its_end() {
         let (model, id) = tree(1, 2);
         let mut nested = NestedDirectories::default();
         nested.set_nested(id, model.nested_at(id));
         nested.set_nested(id, None);
         nested.ends_sweep = true;
-        assert_eq!(nested.take_report(false), Some((vec![inner(2)], true)));
-        assert_eq!(nested.take_report(true), Some((Vec::new(), false)));
+        let (told, ends_sweep) = nested.take_report(false).unwrap();
+        assert!(ends_sweep && matches!(&*told, [it] if it.is_gone));
+        assert_eq!(nested.take_report(true), None);
     }
 
     #[test]
@@ -239,7 +242,8 @@ mod tests {
         nested.set_nested(id, model.nested_at(id));
         assert_eq!(nested.take_report(true), None);
         nested.set_nested(id, None);
-        assert_eq!(nested.take_report(true), Some((Vec::new(), false)));
+        let (told, _) = nested.take_report(true).unwrap();
+        assert!(matches!(&*told, [it] if it.is_gone));
     }
 
     #[test]

@@ -167,9 +167,7 @@ fn every_hub_receives_each_fresh_change_once_and_in_order(#[values(1, 2)] part: 
 }
 
 #[rstest]
-fn every_change_is_told_on_the_topic_that_its_set_had_or_dropped_with_it(
-    #[values(1, 2)] part: u64,
-) {
+fn every_change_is_told_on_the_topic_its_set_had_or_dropped_with_it(#[values(1, 2)] part: u64) {
     let ops = vec(topics::op(), 0..30);
     try_cases(cases().div_ceil(2), part, &ops, |ops| {
         let mut model = topics::Model::new();

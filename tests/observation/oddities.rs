@@ -118,9 +118,7 @@ fn is_told(story: &Story, is_unreadable: bool) {
 }
 
 #[rstest]
-fn a_directory_or_file_that_may_not_be_read_is_not_gone(
-    #[values(Inotify, Notify, Poll)] watch: Watch,
-) {
+fn what_may_not_be_read_is_not_gone(#[values(Inotify, Notify, Poll)] watch: Watch) {
     if was_run_without_power() {
         return;
     }

@@ -98,9 +98,7 @@ fn a_mount_that_appears_late_is_a_baseline_of_its_own() {
 }
 
 #[rstest]
-fn a_capability_list_in_a_baseline_makes_nothing_new_in_another_source(
-    #[values(0, 1)] position: usize,
-) {
+fn a_capability_list_in_a_baseline_makes_nothing_new_elsewhere(#[values(0, 1)] position: usize) {
     let mut plan = plan();
     let other = other_source(&plan, "https://other.example.org/");
     plan.sources.insert(position, other);

@@ -61,10 +61,7 @@ fn a_broker_is_sent_the_kinds_and_sources_that_are_configured() {
 #[rstest]
 #[case::only_foreign_hubs("/a/framework/", "https://foreign.example/")]
 #[case::a_topic_that_cannot_be_served("https://elsewhere.example/t", HUB)]
-fn a_set_that_advertises_what_no_hub_is_sent_is_sent_to_brokers(
-    #[case] topic: &str,
-    #[case] hub: &str,
-) {
+fn a_set_that_advertises_what_no_hub_is_sent_has_brokers(#[case] topic: &str, #[case] hub: &str) {
     let mut world = World::new(with_broker(plan(), &BOTH));
     world.write_set("/a", &["changelist"]);
     let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);

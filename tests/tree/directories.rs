@@ -33,9 +33,7 @@ fn directories_made_and_filled_in_one_breath_are_never_missed(
 }
 
 #[rstest]
-fn directories_moved_in_within_and_out_are_followed(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn directories_moved_in_and_out_are_followed(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
     let outside = it.place.path().join("outside");
     fs::create_dir_all(outside.join("d/e")).unwrap();
@@ -56,9 +54,7 @@ fn directories_moved_in_within_and_out_are_followed(
 }
 
 #[rstest]
-fn a_directory_removed_and_made_again_stays_watched(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn a_directory_made_again_stays_watched(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
     for round in 0..20 {
         it.write_and_wait("d/e/a.xml", round);

@@ -81,9 +81,7 @@ fn a_swap_outside_the_tree_is_noticed(#[values(Inotify, Notify, Poll)] watch: Wa
 }
 
 #[rstest]
-fn a_document_behind_a_link_is_watched_where_it_lies(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn a_document_behind_a_link_is_watched_there(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
     let target = it.place.path().join("list.of.changes");
     put(&target, 1);
@@ -163,9 +161,7 @@ fn a_circle_that_is_none_any_more_is_entered(#[values(Inotify, Notify, Poll)] wa
 }
 
 #[rstest]
-fn a_dangling_link_is_seen_once_its_target_is_there(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn a_dangling_link_is_seen_with_its_target(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start_on(watch, |root| {
         symlink("../later/d", root.join("d")).unwrap();
         symlink("../later/a.xml", root.join("a.xml")).unwrap();

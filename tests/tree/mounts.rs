@@ -24,9 +24,7 @@ fn a_mount_that_comes_late_is_found(#[values(Inotify, Notify, Poll)] watch: Watc
 }
 
 #[rstest]
-fn a_root_that_goes_for_a_while_makes_nothing_missing(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn a_root_gone_a_while_makes_nothing_missing(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start(watch);
     fs::create_dir(it.root.join("d")).unwrap();
     it.write("a.xml", 1);

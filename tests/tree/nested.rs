@@ -162,9 +162,7 @@ fn a_tree_that_is_watched_before_its_file_system_is_mounted_says_that_there_is_n
 }
 
 #[rstest]
-fn a_link_to_another_file_system_is_reported_as_such(
-    #[values(Inotify, Notify, Poll)] watch: WatchMode,
-) {
+fn a_link_to_another_file_system_is_reported(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     if was_run_again(AGAIN) {
         return;
     }

@@ -47,8 +47,8 @@ pub enum Event {
         directories: Vec<UnreadableDirectory>,
         more: usize,
     },
-    /// All file systems that begin below the root of a mount now: told before what is missing with one that is gone, and
-    /// before the end of the first sweep.
+    /// All file systems that begin below the root of a mount now, and those that went: told before what is missing with one
+    /// that is gone, and before the end of the first sweep.
     Nested {
         mount: MountId,
         nested: Vec<NestedFileSystem>,

@@ -72,6 +72,8 @@ pub struct NestedFileSystem {
     pub below: Arc<[u8]>,
     pub device: u64,
     pub is_link: bool,
+    /// True if it went since all were told last.
+    pub is_gone: bool,
 }
 
 /// One look at one candidate file.

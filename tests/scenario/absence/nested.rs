@@ -247,6 +247,15 @@ fn the_documents_of_a_file_system_that_is_mounted_late_belong_to_it() {
 }
 
 #[test]
+fn a_file_system_that_went_before_anybody_was_told_of_it_deletes_nothing() {
+    let mut world = baselined(four_sets());
+    world.nest_gone("a", 21);
+    drop(world.take_away("/a/"));
+    world.sweep(0).expect_nothing(10 * HOUR);
+    assert_eq!(suspensions(&mut world), [SUSPENDED]);
+}
+
+#[test]
 fn nothing_of_a_file_system_is_believed_before_a_sweep_has_looked_for_it() {
     let mut plan = plan();
     plan.sources[0].deletion_grace = std::time::Duration::ZERO;

@@ -322,11 +322,18 @@ impl World {
         self.nest_as(below, device, true);
     }
 
+    /// A file system of the first mount went before anybody was told of it.
+    pub fn nest_gone(&mut self, below: &str, device: u64) {
+        self.nest(below, device);
+        self.nested.get_mut(below).unwrap().is_gone = true;
+    }
+
     fn nest_as(&mut self, below: &str, device: u64, is_link: bool) {
         let nested = NestedFileSystem {
             below: below.as_bytes().into(),
             device,
             is_link,
+            is_gone: false,
         };
         self.nested.insert(below.to_owned(), nested);
     }

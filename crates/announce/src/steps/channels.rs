@@ -485,27 +485,19 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
 }
 
 /// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
-pub fn is_broker_only(
-    db: Db<'_>,
-    plan: &Plan,
-    live: &LiveState,
-    channel: &Channel,
-) -> Result<bool> {
-    let hubs = active_hubs(db, channel.id)?;
+pub fn is_broker_only(db: Db<'_>, plan: &Plan, live: &LiveState, on: &Channel) -> Result<bool> {
+    let hubs = active_hubs(db, on.id)?;
     let mut modes = hubs.iter().map(|hub| Some(live.hubs.get(hub)?.mode));
     let is_for_brokers = !hubs.is_empty() && modes.all(|mode| mode == Some(PublishMode::Broker));
-    let position = live.source_position(channel.source);
+    let position = live.source_position(on.source);
     let Some(position) = position.filter(|_| is_for_brokers) else {
         return Ok(false);
     };
     let sql = "SELECT 1 FROM advertised WHERE document = ?1 AND kind = ?2 AND topic = ?3";
-    let is_advertised = db.exists(sql, (channel.set, channel.kind, &channel.topic))?;
+    let is_advertised = db.exists(sql, (on.set, on.kind, &on.topic))?;
     let mut entries = plan.channels.iter();
-    let is_configured =
-        entries.any(|it| it.capability_list == channel.set_uri && it.kind == channel.kind);
+    let is_configured = entries.any(|it| it.capability_list == on.set_uri && it.kind == on.kind);
     let source = &plan.sources[position];
-    let topics = default_topics(plan, source, &channel.set_uri, channel.kind);
-    Ok(topics.is_some_and(|topics| topics.contains(&channel.topic))
-        && !is_advertised
-        && !is_configured)
+    let topics = default_topics(plan, source, &on.set_uri, on.kind);
+    Ok(topics.is_some_and(|topics| topics.contains(&on.topic)) && !is_advertised && !is_configured)
 }

@@ -313,17 +313,20 @@ pub struct BelowSummary {
 impl NestedFileSystems {
     /// Takes the file systems that there are now. Returns the paths of those that went or came. Until a sweep noted them,
     /// none came.
-    fn update_found(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
-        let found = found.into_iter().map(|found| {
-            let (device, is_link) = (Some(found.device), found.is_link);
+    fn update_found(&mut self, told: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
+        let mut found = NestedRows::new();
+        for it in told {
             let row = NestedRow {
-                device,
-                is_link,
+                device: Some(it.device),
+                is_link: it.is_link,
                 is_away: false,
             };
-            (found.below, row)
-        });
-        let found: NestedRows = found.collect();
+            if it.is_gone {
+                self.rows.entry(it.below).or_insert(row);
+            } else {
+                found.insert(it.below, row);
+            }
+        }
         // Another file system is there than the one of their row, or none.
         let device = |top| found.get(top).and_then(|found| found.device);
         let rows = &self.rows;
