@@ -331,7 +331,7 @@ impl Watched {
                 self.unreadable = directories
             }
             TreeReport::Event(Event::Nested { nested, .. }) => {
-                let found = nested.iter();
+                let found = nested.iter().filter(|it| !it.is_gone);
                 let found = found.map(|it| String::from_utf8_lossy(&it.below).into_owned());
                 self.nested.push(found.collect());
             }
