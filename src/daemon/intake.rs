@@ -187,7 +187,7 @@ impl PublicHubRole {
         self.forget_at = later(now, FORGET_INTERVAL);
         let hub = &self.hub.embedded;
         let has_subscribers =
-            |topic: &Topic| hub.with_subscriptions(|subscriptions| subscriptions.has_topic(topic));
+            |topic: &Topic| hub.with_subscriptions(|all| !all.of_topic(topic).is_empty());
         let mut topics = write(&self.directory.topics);
         let forgotten = topics.forget_unused(self.topic_ttl, now, has_subscribers);
         drop(topics);

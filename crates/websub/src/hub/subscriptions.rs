@@ -185,11 +185,6 @@ impl Subscriptions {
         self.topics.keys()
     }
 
-    /// Returns true if anybody subscribes to a topic.
-    pub fn has_topic(&self, topic: &Topic) -> bool {
-        self.topics.contains_key(topic)
-    }
-
     /// Returns the subscriptions to a topic.
     pub fn of_topic(&self, topic: &Topic) -> Vec<SubscriptionKey> {
         let on_topic = self.topics.get(topic).into_iter();
