@@ -57,7 +57,7 @@ pub struct TreeMount {
     /// True if a directory of it could not be watched in the sweep that goes on.
     has_unwatched: bool,
     pub sweep: Option<Sweep>,
-    /// Time of the next sweep; nothing before one was complete.
+    /// Time of the next sweep; nothing before the first one has ended.
     pub next_sweep: Option<Instant>,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet, by their path below it.
     pub unmet: HashMap<Arc<[u8]>, UnmetFile>,
@@ -158,8 +158,7 @@ impl TreeMount {
         } else {
             settings.rescan_interval
         };
-        let next = Instant::now() + interval;
-        self.next_sweep = complete.then_some(next).or(self.next_sweep);
+        self.next_sweep = Some(Instant::now() + interval);
     }
 
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
@@ -252,8 +251,7 @@ impl Observer<'_> {
         if self.mounts[at].found.take().is_none() {
             return false;
         }
-        self.mounts[at].was_swept = false;
-        let is_first = self.mounts[at].next_sweep.is_none();
+        let was_swept = mem::take(&mut self.mounts[at].was_swept);
         // R15: what seemed to be missing there is withdrawn, before another root is found in its place.
         self.flush();
         self.end_sweep(at, false);
@@ -262,13 +260,13 @@ impl Observer<'_> {
             self.mounts[at].unreadable.remove(id);
             // R13: what a first sweep found that did not end is forgotten, and so reported again.
             for file in self.model.files_in(id) {
-                if let Some(file) = self.model.file_mut(file).filter(|_| is_first) {
+                if let Some(file) = self.model.file_mut(file).filter(|_| !was_swept) {
                     file.is_requested |= file.reported != LastReport::Nothing;
-                    file.reported = LastReport::Nothing;
+                    (file.reported, file.last_read) = (LastReport::Nothing, None);
                 }
             }
         }
-        let unmet = self.mounts[at].unmet.values_mut().filter(|_| is_first);
+        let unmet = self.mounts[at].unmet.values_mut().filter(|_| !was_swept);
         unmet.for_each(|file| *file = UnmetFile::Unread);
         true
     }

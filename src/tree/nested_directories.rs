@@ -46,7 +46,8 @@ impl NestedDirectories {
             None => self.known.remove(&id),
         };
         self.is_outdated |= before != begins;
-        if let (Some(mut gone), None) = (before, begins) {
+        let is_there = |it: &NestedFileSystem| begins.is_some_and(|now| now.device == it.device);
+        if let Some(mut gone) = before.filter(|it| !is_there(it)) {
             gone.is_gone = true;
             self.gone.push(gone);
         }
