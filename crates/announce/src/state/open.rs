@@ -137,10 +137,13 @@ impl StateFile {
         if !exists(&directory.join(DATABASE))? {
             create(directory, |new| create_tables(&Connection::open(new)?))?;
         }
-        StateFile::open_held(directory, lock)
+        StateFile::open_locked(directory, lock)
     }
 
-    fn open_held(directory: &Path, lock: File) -> Result<(StateFile, Connection), StateFileError> {
+    fn open_locked(
+        directory: &Path,
+        lock: File,
+    ) -> Result<(StateFile, Connection), StateFileError> {
         let path = directory.join(DATABASE);
         let open_error = |source| StateFileError::Open(path.clone(), source);
         let mut connection = Connection::open(&path).map_err(open_error)?;
@@ -263,7 +266,7 @@ impl StateFile {
         let _ = self.lock.unlock();
         let lock = take_lock(&directory)?;
         create(&directory, |new| copy_into(connection, new))?;
-        let (file, reopened) = StateFile::open_held(&directory, lock)?;
+        let (file, reopened) = StateFile::open_locked(&directory, lock)?;
         *connection = reopened;
         *self = file;
         Ok(true)
