@@ -17,7 +17,7 @@ use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::sweep::Depth;
 use announce::candidates::{CandidateGlobs, GlobPrefix};
-use announce::observation::{FileId, Stat};
+use announce::observation::FileId;
 
 /// A directory that is open to be listed.
 struct OpenDirectory {
@@ -155,21 +155,21 @@ impl Observer<'_> {
         let Some(TreeEntry::File(file)) = self.update_name(id, name, kind, depth) else {
             return;
         };
-        let status = file_status::of_name_in(fd, name, kind == FileType::Symlink);
         let has_sharp_times = self.model.has_sharp_times(file);
-        let needs_look = |stat: &Stat| {
-            let file = self.model.file(file);
-            file.is_some_and(|file| file.needs_look(stat, has_sharp_times))
-        };
-        let must_read = match status {
-            Ok(status) if !needs_look(&status.stat) => {
-                // The look at any other file finds that out.
-                let is_mounted = || file_status::is_mount_point(fd, name);
-                self.note_silent(file, status.has_other_names || is_mounted());
-                false
-            }
-            _ => true,
-        };
+        // What was not reported as a whole is looked at in any case.
+        let known = self.model.file(file);
+        let reported = known.filter(|file| file.reported == LastReport::Whole);
+        let unchanged = reported.and_then(|reported| {
+            let status = file_status::of_name_in(fd, name, kind == FileType::Symlink).ok()?;
+            let is_unchanged = reported.is_unchanged(&status.stat, has_sharp_times);
+            is_unchanged.then_some(status)
+        });
+        if let Some(status) = &unchanged {
+            // Whether events tell of a file is else found out by the look at it.
+            let is_mounted = || file_status::is_mount_point(fd, name);
+            self.note_silent(file, status.has_other_names || is_mounted());
+        }
+        let must_read = unchanged.is_none();
         let sweep = self.mounts[listing.mount].sweep.as_mut();
         match sweep.filter(|_| listing.depth == Depth::Sweep) {
             Some(sweep) => {

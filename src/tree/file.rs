@@ -182,13 +182,8 @@ impl TrackedFile {
             .is_some_and(|last_read| last_read == LastRead::new(stat, last_read.at))
     }
 
-    /// Returns true if a listing that met it with this stat data must have it looked at.
-    pub fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
-        self.reported != LastReport::Whole || !self.is_unchanged(stat, has_sharp_times)
-    }
-
     /// Returns true if this stat data says that the file is as it was read last.
-    fn is_unchanged(&self, stat: &Stat, has_sharp_times: bool) -> bool {
+    pub fn is_unchanged(&self, stat: &Stat, has_sharp_times: bool) -> bool {
         let was_racy = |last_read: LastRead| is_racy(stat, last_read.at);
         self.was_read_with(stat) && (has_sharp_times || !self.last_read.is_some_and(was_racy))
     }
@@ -426,9 +421,9 @@ mod tests {
         let wall = Timestamp::now();
         let old = stat(wall, Duration::from_secs(60));
         let mut file = file();
-        assert!(!file.is_report_valid(&old, wall, true) && file.needs_look(&old, true));
+        assert!(!file.is_report_valid(&old, wall, true) && !file.is_unchanged(&old, true));
         file.note_whole_read(old, wall);
-        assert!(file.is_report_valid(&old, wall, false) && !file.needs_look(&old, false));
+        assert!(file.is_report_valid(&old, wall, false) && file.is_unchanged(&old, false));
         assert!(!file.is_report_valid(&stat(wall, SETTLE), wall, true));
         // R4: read too soon after it changed, unless the file system's times are sharp.
         let young = stat(wall, SETTLE);

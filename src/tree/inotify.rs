@@ -184,13 +184,9 @@ impl InotifyQueue {
 }
 
 /// Waits until one of two descriptors can be read, or for no longer than `left`. Returns true if the other can.
-fn wait_for_either(
-    ready: &OwnedFd,
-    other: &OwnedFd,
-    left: Option<Duration>,
-) -> Result<bool, Errno> {
+fn wait_for_either(one: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool, Errno> {
     let mut both = [
-        PollFd::from_borrowed_fd(ready.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN),
     ];
     // A time that is too long for the kernel's clock is for ever.

@@ -113,15 +113,8 @@ fn links_lead_somewhere() {
 fn other_files_speak_of_headings_that_exist() {
     let pages = pages();
     let mut paths = vec![repository().join("config.example.toml")];
-    let folders = [
-        "crates",
-        "examples",
-        "packaging",
-        "src",
-        "systemd",
-        "templates",
-    ];
-    let mut folders = folders.map(PathBuf::from).to_vec();
+    let folders = "crates examples packaging src systemd templates".split(' ');
+    let mut folders: Vec<PathBuf> = folders.map(PathBuf::from).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(repository().join(folder)).unwrap() {
             let path = entry.unwrap().path();

@@ -31,6 +31,13 @@ fn a_document_of_a_set_is_created_and_then_updated_and_forgotten_when_it_is_dele
 }
 
 #[test]
+fn a_document_that_is_replaced_at_once_is_counted_once() {
+    let mut world = World::with_two_sets(plan());
+    let docs = ["changedump", "resourcedump"].map(|capability| list(capability).of("/a"));
+    world.write_both("/a/changelist-2.xml", docs);
+}
+
+#[test]
 fn a_write_without_a_change_announces_nothing() {
     let mut world = World::with_two_sets(plan());
     world.touch("/a/changelist.xml").wait(10);
@@ -168,15 +175,8 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     world.write_text("/a/https.xml", https.as_bytes());
     world.break_off("/a/broken.xml").start();
     world.write_text("/a/list.xml.gz", b"packed");
-    let names = [
-        "plain.xml",
-        "https.xml",
-        "broken.xml",
-        "list.xml.gz",
-        "absent.xml",
-    ];
-    let names = names.map(|name| format!("/a/{name}"));
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let names = "/a/plain.xml /a/https.xml /a/broken.xml /a/list.xml.gz /a/absent.xml";
+    let names: Vec<&str> = names.split(' ').collect();
     let lists = capability_list("/a", &["changelist"]).lists(&names);
     world.write(SET_A, lists.clone()).wait(100);
     let in_words = |finding: &Finding| {

@@ -209,6 +209,17 @@ impl World {
         self.write_text(name, doc.render().as_bytes())
     }
 
+    /// Writes a file and replaces it; the engine is told of both at once.
+    pub fn write_both(&mut self, name: &str, docs: [Doc; 2]) {
+        let looks = docs.map(|doc| {
+            self.tree
+                .write(name, Some(doc.render().as_bytes()), self.wall());
+            self.observation(name)
+        });
+        self.step(Event::Observed(looks.into_iter().flatten().collect()));
+        assert_documents_counted(self.db());
+    }
+
     /// Writes a list of the set whose directory it lies in.
     pub fn write_list(&mut self, name: &str, capability: &str) -> &mut World {
         let (set, _) = name.rsplit_once('/').unwrap();

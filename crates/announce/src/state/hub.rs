@@ -259,36 +259,23 @@ fn write_unverified(db: Db<'_>, requests: &[(SubscriptionKey, SubscriptionReques
             }
             RequestedAction::Unsubscribe => (None, None),
         };
-        db.run(
-            "INSERT INTO unverified VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            (
-                position,
-                &key.topic,
-                key.callback.as_str(),
-                request.topic.as_str(),
-                lease,
-                secret.map(escape_secret),
-            ),
-        )?;
+        let of = (position, &key.topic, key.callback.as_str());
+        let values = (request.topic.as_str(), lease, secret.map(escape_secret));
+        let sql = "INSERT INTO unverified VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        db.run(sql, (of, values))?;
     }
     Ok(())
 }
 
 fn write_relay(db: Db<'_>, relay: &Relay) -> Result<()> {
-    let mut parts = relay.body.chunks(PART_BYTES);
-    db.run(
-        "INSERT INTO relay VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        (
-            relay.id.0,
-            &relay.topic,
-            relay.seq,
-            &relay.headers.content_type,
-            &relay.headers.capability_list,
-            relay.body.len(),
-            BodyDigest::of(&relay.body).0,
-            parts.next().unwrap_or_default(),
-        ),
-    )?;
+    let (headers, body) = (&relay.headers, &relay.body);
+    let mut parts = body.chunks(PART_BYTES);
+    let of = (relay.id.0, &relay.topic, relay.seq);
+    let headers = (&headers.content_type, &headers.capability_list);
+    let beginning = parts.next().unwrap_or_default();
+    let body = (body.len(), BodyDigest::of(body).0, beginning);
+    let sql = "INSERT INTO relay VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    db.run(sql, (of, headers, body))?;
     for (number, part) in (1_i64..).zip(parts) {
         let values = (relay.id.0, number, part);
         db.run("INSERT INTO relay_part VALUES (?1, ?2, ?3)", values)?;

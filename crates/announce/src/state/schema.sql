@@ -1,6 +1,9 @@
 -- The state: what was seen of the tree, what each hub was told, what is in flight. Everything that grows with the tree,
 -- the sets or the subscribers is here and nowhere else. Times are nanoseconds since 1970 by the one clock, except those
 -- that are said, which are by the wall clock. Kinds are numbers.
+--
+-- Tables with bodies have rowids: without, SQLite reads whole rows to find one. Nothing uses them, since files that were made
+-- by 0.1.0 have none, and indexes order their rows by the primary key as theirs do.
 
 CREATE TABLE clock (                        -- the last time saved: the next run begins no earlier
   id INTEGER PRIMARY KEY CHECK (id = 1), now INTEGER NOT NULL, said INTEGER NOT NULL) STRICT;
@@ -147,12 +150,12 @@ CREATE TABLE account (                      -- R22: one hub on one channel
   sending INTEGER,                          -- the number under way: of what is in flight, or of what was dropped meanwhile
   is_answer_old INTEGER NOT NULL DEFAULT 0, -- the answer to come is to a submission as the hub was reached before
   acceptances INTEGER, is_at_fault INTEGER NOT NULL DEFAULT 0, -- R23: those of the hub in this run at the last refusal
-  PRIMARY KEY (channel, hub)) STRICT, WITHOUT ROWID;
-CREATE INDEX account_retry ON account (retry_at) WHERE retry_at IS NOT NULL;
-CREATE INDEX account_ping ON account (ping_due) WHERE ping_due IS NOT NULL;
-CREATE INDEX account_ends ON account (ends) WHERE ends IS NOT NULL;
-CREATE INDEX account_by_hub ON account (hub);
-CREATE INDEX account_open ON account (hub) WHERE seq IS NOT NULL OR unfetched_reported = 1;
+  PRIMARY KEY (channel, hub)) STRICT;
+CREATE INDEX account_retry ON account (retry_at, channel, hub) WHERE retry_at IS NOT NULL;
+CREATE INDEX account_ping ON account (ping_due, channel, hub) WHERE ping_due IS NOT NULL;
+CREATE INDEX account_ends ON account (ends, channel, hub) WHERE ends IS NOT NULL;
+CREATE INDEX account_by_hub ON account (hub, channel);
+CREATE INDEX account_open ON account (hub, channel) WHERE seq IS NOT NULL OR unfetched_reported = 1;
 
 CREATE TABLE owed (                         -- what a hub was told, where that is not what is seen
   channel INTEGER NOT NULL, hub INTEGER NOT NULL, document INTEGER NOT NULL,
@@ -216,7 +219,7 @@ CREATE TABLE change_key (                   -- C6: keys of entries that were tak
   set_id INTEGER NOT NULL, list INTEGER NOT NULL, first INTEGER NOT NULL, keys BLOB NOT NULL,
   vanished INTEGER,                         -- C7: since when the list is without these entries
   PRIMARY KEY (set_id, list, first),
-  FOREIGN KEY (set_id, list) REFERENCES change_list (set_id, list) ON DELETE CASCADE) STRICT, WITHOUT ROWID;
+  FOREIGN KEY (set_id, list) REFERENCES change_list (set_id, list) ON DELETE CASCADE) STRICT;
 
 CREATE TABLE inventory (                    -- C27 to C29: resources as they were listed last
   set_id INTEGER NOT NULL REFERENCES change_set ON DELETE CASCADE, resource BLOB NOT NULL, state BLOB NOT NULL,
@@ -229,7 +232,7 @@ CREATE TABLE change_log (                   -- C21: notifications of change chan
   entries INTEGER NOT NULL, total INTEGER NOT NULL,                     -- its entries; all up to it, forgotten ones too
   bytes INTEGER NOT NULL, cut INTEGER NOT NULL, body BLOB NOT NULL,
   outside TEXT,                             -- C15: a line for each datetime that was left out: its entry, and the datetime
-  PRIMARY KEY (channel, seq)) STRICT, WITHOUT ROWID;
+  PRIMARY KEY (channel, seq)) STRICT;
 
 CREATE TABLE log_position (                 -- how much of the log the hub of an account was told (C21 to C23, C26)
   channel INTEGER NOT NULL, hub INTEGER NOT NULL,
@@ -277,7 +280,7 @@ CREATE INDEX relay_by_topic ON relay (topic, id, size);                         
 
 CREATE TABLE relay_part (                   -- the rest of longer bodies, 64 KiB a row
   relay INTEGER NOT NULL REFERENCES relay ON DELETE CASCADE, part INTEGER NOT NULL, body BLOB NOT NULL,
-  PRIMARY KEY (relay, part)) STRICT, WITHOUT ROWID;
+  PRIMARY KEY (relay, part)) STRICT;
 
 CREATE TABLE published_topic (              -- S1, S3: a topic that was published at `rsnotify hub`
   topic TEXT PRIMARY KEY, publisher TEXT NOT NULL, seq INTEGER NOT NULL,

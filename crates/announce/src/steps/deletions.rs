@@ -121,9 +121,7 @@ pub fn judge_deletions(step: &mut Step<'_>, position: usize) -> Result<()> {
             continue;
         }
         delete(step, position, &document)?;
-        if let Some(successor) = successor {
-            documents::observe(step, successor)?;
-        }
+        documents::observe(step, successor)?;
     }
     Ok(())
 }

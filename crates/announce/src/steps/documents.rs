@@ -223,8 +223,32 @@ pub struct KnownCandidate {
     pub document: Option<SeenDocument>,
 }
 
-/// Takes one look at a candidate (R3, R4).
-pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
+/// Takes looks at candidates (R3, R4).
+pub fn observe(
+    step: &mut Step<'_>,
+    observations: impl IntoIterator<Item = Observation>,
+) -> Result<()> {
+    for observation in observations {
+        observe_one(step, observation)?;
+    }
+    count_arrived(step)
+}
+
+/// Notes in the census the documents whose rows were added. It comes before any of them changes, since a trigger takes one
+/// that changed from those that the census has. Not by a trigger: for each insertion with one, SQLite keeps a journal to take
+/// it back.
+fn count_arrived(step: &mut Step<'_>) -> Result<()> {
+    for ((mount, capability, form), count) in take(&mut step.arrived) {
+        step.db.run(
+            "INSERT INTO census VALUES (?1, ?2, ?3, 1, 0, 0, 0, ?4) \
+             ON CONFLICT (mount, capability, form, presence, held, archived, orphan) DO UPDATE SET count = count + ?4",
+            (mount, capability, form, count),
+        )?;
+    }
+    Ok(())
+}
+
+fn observe_one(step: &mut Step<'_>, observation: Observation) -> Result<()> {
     let Observation { path, at, look } = observation;
     let source = step.plan.source_of(path.mount);
     let place = source.and_then(|(position, plan)| Some((position, plan.uri_of(&path)?)));
@@ -238,10 +262,14 @@ pub fn observe(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         let source = &mut step.live.sources[position];
         let is_doubtful = source.record_doubtful_look(path.mount, &uri, true);
         if is_doubtful && source.is_absent(path.mount) {
+            count_arrived(step)?;
             mounts::accept_root(step, path.mount, at)?;
         }
     }
     let known = step.db.candidate(position, uri, path, at)?;
+    if known.document.is_some() {
+        count_arrived(step)?;
+    }
     let found = findings::of_look(&known.uri, &look);
     if let Some(found) = found.filter(|found| known.has_findings || !found.is_empty()) {
         findings::replace(step, position, &known.uri, FindingPart::File, found)?;
@@ -372,11 +400,16 @@ fn take_new_version(
     let live = &step.live.sources[known.position];
     let (source, plan) = (live.id, &step.plan.sources[known.position]);
     let (mut id, mut named) = (known.id, [None, None]);
-    for (row, named) in named.iter_mut().zip([&parsed.up, &parsed.index]) {
-        let Some(named) = named.as_ref().map(|named| plan.canonical(named)) else {
+    let links = [&parsed.up, &parsed.index].into_iter();
+    for ((row, last), link) in named.iter_mut().zip(&mut step.named).zip(links) {
+        let Some(named) = link.as_ref().map(|link| plan.canonical(link)) else {
             continue;
         };
-        *row = Some(db.ensure_row(&named)?);
+        // Most documents of a set are read one after the other, and name the same.
+        if last.as_ref().is_none_or(|(uri, _)| *uri != named) {
+            *last = Some((named.clone(), db.ensure_row(&named)?));
+        }
+        *row = last.as_ref().map(|(_, id)| *id);
         // One that names itself has a row by now.
         id = id.or(row.filter(|_| named == *uri));
     }
@@ -454,12 +487,8 @@ fn take_new_version(
             (uri, values),
         )?;
         let id = DocId(db.0.last_insert_rowid());
-        // Not by a trigger: for each insertion with one, SQLite keeps a journal to take it back.
-        db.run(
-            "INSERT INTO census VALUES (?1, ?2, ?3, 1, 0, 0, 0, 1) \
-             ON CONFLICT (mount, capability, form, presence, held, archived, orphan) DO UPDATE SET count = count + 1",
-            (path.mount, version.capability, version.form),
-        )?;
+        let of_kind = (path.mount, version.capability, version.form);
+        *step.arrived.entry(of_kind).or_default() += 1;
         id
     };
     if before.is_some() {
@@ -571,18 +600,11 @@ fn note_unreadable(step: &Step<'_>, known: &KnownCandidate, reason: &Incomplete)
     let plan = &step.plan.sources[known.position];
     let predates = document.is_none() && source.is_never_looked_at(path);
     let report_at = later(step.now, plan.broken_after);
+    let values = (known.at, reason.to_string(), predates, report_at);
     step.db.run(
         "INSERT INTO trouble VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8) \
          ON CONFLICT (uri) DO UPDATE SET reason = excluded.reason",
-        (
-            uri,
-            source.id,
-            path,
-            known.at,
-            reason.to_string(),
-            predates,
-            report_at,
-        ),
+        (uri, source.id, path, values),
     )
 }
 

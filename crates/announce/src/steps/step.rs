@@ -9,11 +9,12 @@ use crate::changes::round::RoundRequest;
 use crate::delivery::Submission;
 use crate::event::{DropCause, Effect, Event, Fact};
 use crate::history::{NotificationState, NotificationView, OutcomeView, SharedPayload};
-use crate::observation::{DocumentPath, Observation};
+use crate::observation::{DocumentPath, MountId, Observation};
 use crate::plan::{Plan, PublishMode, SourcePlan};
 use crate::time::{StepClocks, later};
 use jiff::Timestamp;
-use resourcesync::document::Document;
+use resourcesync::capability::Capability;
+use resourcesync::document::{Document, Form};
 use resourcesync::uri::{Hub, Topic, Uri};
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, save_time};
@@ -39,6 +40,10 @@ pub struct Step<'a> {
     pub wall: Timestamp,
     /// Documents that looks did not find, with those that were found at their paths (R14).
     pub successors: BTreeMap<DocId, Option<Observation>>,
+    /// The row that was named last by a link `up`, and by `index`. Rows of documents are never deleted.
+    pub named: [Option<(Uri, DocId)>; 2],
+    /// Numbers of new rows of documents that the census does not have yet. `observe` leaves none.
+    pub arrived: BTreeMap<(MountId, Capability, Form), usize>,
     /// Structural documents whose entries are to be noted, with their sources; without a document, they have none.
     pub entries: Vec<(usize, DocId, Option<Arc<Document>>)>,
     /// Documents to weigh at the end of the settling, besides those that are touched.
@@ -77,6 +82,8 @@ impl<'a> Step<'a> {
             now: at.now,
             wall: at.wall,
             successors: BTreeMap::new(),
+            named: [None, None],
+            arrived: BTreeMap::new(),
             entries: Vec::new(),
             weigh: BTreeSet::new(),
             sets: BTreeMap::new(),
@@ -229,11 +236,7 @@ impl<'a> Step<'a> {
     /// Notes what an event says.
     pub fn handle_event(&mut self, event: Event) -> Result<()> {
         match event {
-            Event::Observed(observations) => {
-                for observation in observations {
-                    documents::observe(self, observation)?;
-                }
-            }
+            Event::Observed(observations) => documents::observe(self, observations)?,
             Event::Explained(explained) => {
                 for (path, cause) in explained {
                     if let Some((position, plan)) = self.plan.source_of(path.mount)
