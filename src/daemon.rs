@@ -38,7 +38,7 @@ use crate::daemon::event_loop::state_saver::StateFileKeeper;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input, LoopParts};
 use crate::daemon::failpoints::FailpointTrigger;
 use crate::daemon::listen::{
-    BoundListener, DaemonListener, ListenerRole, bind, passed_listeners, until_dropped,
+    BoundListener, ListenerRole, RunningListener, bind, passed_listeners, until_dropped,
 };
 use crate::daemon::log::error_chain;
 use crate::report::figures::DaemonCounts;
@@ -57,8 +57,8 @@ pub(crate) struct Daemon<R: DaemonRole> {
     event_loop: EventLoop<R>,
     received: Receiver<Input<R::Input>>,
     // The listeners are served until these are dropped.
-    public: DaemonListener,
-    admin: DaemonListener,
+    public: RunningListener,
+    admin: RunningListener,
     /// The socket of commands, and the handle that keeps it open.
     control: Option<(SocketFile, watch::Sender<()>)>,
     /// The tasks that serve them.
@@ -242,7 +242,7 @@ impl<I: Send + 'static> StartingDaemon<I> {
         self,
         event_loop: EventLoop<R>,
         config: R::Config,
-        public: DaemonListener,
+        public: RunningListener,
         admin: BoundListener,
     ) -> Daemon<R> {
         let (mut tasks, inputs) = (self.tasks, self.inputs);

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::report::{self, JSON_VERSION};
 use crate::tree::{self, ListFile, ListKeyCache, file_path};
-use announce::candidates::{CandidateGlobs, GlobPrefix};
+use announce::candidates::{CandidateGlobs, MountUrlPath};
 use announce::finding::Finding;
 use announce::observation::DocumentPath;
 use announce::plan::Plan;
@@ -214,7 +214,7 @@ fn place_of_file(plan: &Plan, file: &Path) -> anyhow::Result<(usize, DocumentPat
 /// Returns the first include glob that matches a file, if it is a candidate.
 fn matching_glob(
     candidates: &CandidateGlobs,
-    published: &GlobPrefix,
+    published: &MountUrlPath,
     place: &DocumentPath,
 ) -> Option<String> {
     let mut globs = candidates.include.iter().cloned();

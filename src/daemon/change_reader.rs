@@ -180,12 +180,12 @@ fn refusal_outcome(list: &ListToRead) -> impl Fn(ListFileError) -> RoundOutcome 
 }
 
 /// The files of a job.
-struct JobFiles<'a> {
+struct JobInputs<'a> {
     job: &'a RoundJob,
     rows: Db<'a>,
 }
 
-impl RoundInputs for JobFiles<'_> {
+impl RoundInputs for JobInputs<'_> {
     type Error = RoundOutcome;
 
     fn read_keys(&mut self, list: &ListToRead) -> Result<ListedChanges, RoundOutcome> {
@@ -220,7 +220,7 @@ fn try_take_fresh(job: &RoundJob, rounds: &KeptFreshSelections) -> Result<TakenN
     let connection = read_only(&job.keys)?;
     let rows = Db(&connection);
     let Some(rules) = job.request.inventory else {
-        return rounds.take_fresh(&job.request, &mut JobFiles { job, rows });
+        return rounds.take_fresh(&job.request, &mut JobInputs { job, rows });
     };
     let lists = &job.request.lists;
     // One that is not the version that was seen is found before gigabytes of others are read.

@@ -66,7 +66,7 @@ pub struct BoundListener {
 }
 
 /// A listener of the daemon, which is served until this is dropped.
-pub struct DaemonListener {
+pub struct RunningListener {
     /// Address as configured; nothing if the service manager passed the socket.
     pub address: Option<Address>,
     /// Address that it is bound to.
@@ -136,7 +136,7 @@ impl BoundListener {
         tasks: &mut JoinSet<()>,
         topics: Arc<Topics>,
         hub: watch::Receiver<Option<Arc<EmbeddedHub>>>,
-    ) -> DaemonListener {
+    ) -> RunningListener {
         self.serve(tasks, |listener, ended| {
             serve_public(listener, topics, hub, ServerLimits::default(), ended)
         })
@@ -144,7 +144,7 @@ impl BoundListener {
 
     /// Serves the admin pages, as a task, with the same limits on idle connections as topics. Must be called within a tokio
     /// runtime.
-    pub fn serve_admin(self, tasks: &mut JoinSet<()>, admin: AdminPages) -> DaemonListener {
+    pub fn serve_admin(self, tasks: &mut JoinSet<()>, admin: AdminPages) -> RunningListener {
         let spare = server::spare_descriptors(getrlimit(Resource::Nofile).current);
         let limits = ServerLimits {
             connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
@@ -164,14 +164,14 @@ impl BoundListener {
         self,
         tasks: &mut JoinSet<()>,
         server: impl FnOnce(Listener, HandleDropped) -> S,
-    ) -> DaemonListener
+    ) -> RunningListener
     where
         S: Future<Output = ()> + Send + 'static,
     {
         let (open, ended) = until_dropped();
         let tcp = self.listener.tcp_address();
         tasks.spawn(server(self.listener, ended));
-        DaemonListener {
+        RunningListener {
             tcp,
             address: self.address,
             _file: self.file,

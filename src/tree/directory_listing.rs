@@ -16,7 +16,7 @@ use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::NameHint;
 use crate::tree::sweep::Depth;
-use announce::candidates::{CandidateGlobs, GlobPrefix};
+use announce::candidates::{CandidateGlobs, MountUrlPath};
 use announce::observation::FileId;
 
 /// A directory that is open to be listed.
@@ -133,7 +133,7 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut directory.state, DirectoryState::Readable);
         let was_denied = before == DirectoryState::Denied;
         if was_denied {
-            self.end_unreadable(listing.id, listing.mount);
+            self.note_readable(listing.id, listing.mount);
             let directory = listing.path.clone();
             self.reports.notice(TreeNotice::Readable { directory });
         }
@@ -370,7 +370,7 @@ impl Observer<'_> {
             let mount = &mut self.mounts[directory.mount];
             mount.linked -= usize::from(directory.is_behind_link);
             mount.nested.set_nested(id, None);
-            self.end_unreadable(id, directory.mount);
+            self.note_readable(id, directory.mount);
         }
     }
 }
@@ -379,7 +379,7 @@ impl Observer<'_> {
 /// directories.
 fn may_matter(
     candidates: &CandidateGlobs,
-    published: &GlobPrefix,
+    published: &MountUrlPath,
     below: &mut Vec<u8>,
     (name, kind): (&[u8], FileType),
 ) -> bool {
@@ -420,7 +420,7 @@ mod tests {
     use crate::tree::directory_listing::may_matter;
     use crate::tree::model::TreeEntry;
     use crate::tree::tests::observer;
-    use announce::candidates::{CandidateGlobs, GlobPrefix};
+    use announce::candidates::{CandidateGlobs, MountUrlPath};
     use rustix::fs::FileType;
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
     fn only_candidates_and_what_may_lead_to_some_are_looked_at() {
         let globs = (vec!["**/*.xml".into()], vec!["old/**".into()]);
         let candidates = CandidateGlobs::new(globs.0, globs.1).unwrap();
-        let published = GlobPrefix::default();
+        let published = MountUrlPath::default();
         let is_taken = |directory: &str, name: &str, kind| {
             let mut below = directory.into();
             let entry = (name.as_bytes(), kind);

@@ -135,7 +135,7 @@ impl Observer<'_> {
         let before = std::mem::replace(&mut known.state, DirectoryState::Circle);
         let names: Vec<_> = known.entries.keys().cloned().collect();
         self.mounts[at].nested.set_nested(id, None);
-        self.end_unreadable(id, at);
+        self.note_readable(id, at);
         for name in names {
             self.remove_name(id, &name);
         }

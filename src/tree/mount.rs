@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use announce::candidates::GlobPrefix;
+use announce::candidates::MountUrlPath;
 use announce::event::Event;
 use announce::observation::{DocumentPath, FileId, Incomplete, MountId, Stat, UnreadableDirectory};
 use announce::plan::MountPlan;
@@ -38,7 +38,7 @@ const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
 pub struct TreeMount {
     pub id: MountId,
     pub directory: PathBuf,
-    pub published: GlobPrefix,
+    pub published: MountUrlPath,
     pub root: DirectorySlot,
     /// Identity of the root while it is there.
     pub found: Option<FileId>,
@@ -407,7 +407,7 @@ impl Observer<'_> {
 
     /// Takes note that a directory can be read, or is none any more. If it could not be read before, the mount is swept: what
     /// is written in its place from then on is new (R13).
-    pub fn end_unreadable(&mut self, id: DirectorySlot, at: usize) {
+    pub fn note_readable(&mut self, id: DirectorySlot, at: usize) {
         if self.mounts[at].unreadable.remove(id) {
             self.sweep_soon(at);
         }

@@ -25,7 +25,7 @@ pub struct CandidateGlobs {
 
 /// The path under which a mount is published, unescaped, without the slashes around it; empty for a whole host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GlobPrefix(Box<[u8]>);
+pub struct MountUrlPath(Box<[u8]>);
 
 /// The reason why a file is no candidate.
 #[derive(
@@ -77,12 +77,12 @@ impl CandidateGlobs {
     }
 
     /// Returns true if the file at this path below its mount is a candidate: each directory above it may be entered.
-    pub fn accepts(&self, published: &GlobPrefix, below: &[u8]) -> bool {
+    pub fn accepts(&self, published: &MountUrlPath, below: &[u8]) -> bool {
         self.exclusion(published, below).is_none()
     }
 
     /// Returns why the file at this path below its mount is no candidate; nothing if it is one.
-    pub fn exclusion(&self, published: &GlobPrefix, below: &[u8]) -> Option<Exclusion> {
+    pub fn exclusion(&self, published: &MountUrlPath, below: &[u8]) -> Option<Exclusion> {
         if is_unread(below) {
             return Some(Exclusion::Hidden);
         }
@@ -97,7 +97,7 @@ impl CandidateGlobs {
     }
 
     /// Returns true if a glob includes a file, each part of whose path has a name.
-    fn includes(&self, published: &GlobPrefix, below: &[u8]) -> bool {
+    fn includes(&self, published: &MountUrlPath, below: &[u8]) -> bool {
         let mut names = below.split(|&byte| byte == b'/');
         let name = names.clone().next_back().unwrap_or(below);
         let mut tails = self.tails.iter().filter(|tail| tail.matches(name));
@@ -135,14 +135,14 @@ impl CandidateGlobs {
 
     /// Returns true if the file at this path below its mount is a candidate, given that its name
     /// [may be](CandidateGlobs::is_candidate_name) one.
-    pub fn is_candidate(&self, published: &GlobPrefix, below: &[u8]) -> bool {
+    pub fn is_candidate(&self, published: &MountUrlPath, below: &[u8]) -> bool {
         self.includes(published, below) && published.matching_glob(&self.excluded, below).is_none()
     }
 
     /// Returns true if candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
     pub fn may_enter(
         &self,
-        published: &GlobPrefix,
+        published: &MountUrlPath,
         name: &[u8],
         below: impl FnOnce() -> Vec<u8>,
     ) -> bool {
@@ -151,14 +151,14 @@ impl CandidateGlobs {
     }
 }
 
-impl GlobPrefix {
+impl MountUrlPath {
     /// Returns the published path of a mount with this prefix.
-    pub fn of_uri(prefix: &Uri) -> GlobPrefix {
+    pub fn of_uri(prefix: &Uri) -> MountUrlPath {
         let text = prefix.as_str();
         let host = text.split_once("://").map_or(text, |(_, host)| host);
         let path = host.split_once('/').map_or("", |(_, path)| path);
         let path = percent_decode(path.trim_matches('/').as_bytes());
-        GlobPrefix(path.collect())
+        MountUrlPath(path.collect())
     }
 
     /// Returns the first glob that matches what lies at `below`, by the one path or the other.
@@ -241,7 +241,7 @@ mod tests {
     use resourcesync::uri::Uri;
     use rstest::rstest;
 
-    use super::{CandidateGlobs, Exclusion, GlobPrefix};
+    use super::{CandidateGlobs, Exclusion, MountUrlPath};
     use crate::plan::DEFAULT_INCLUDE;
 
     const DEFAULT_EXCLUDE: [&str; 2] = ["private/**", "**/old-*.xml"];
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn names_are_candidates_as_r1_says() {
         let names = candidates(&DEFAULT_INCLUDE, &DEFAULT_EXCLUDE);
-        let is_accepted = |below: &[u8]| names.accepts(&GlobPrefix::default(), below);
+        let is_accepted = |below: &[u8]| names.accepts(&MountUrlPath::default(), below);
         let yes = "a.xml a/b.xml .well-known/resourcesync a/.well-known/resourcesync .well-known/x.xml private.xml \
                    4913/a.xml a.part/b.tmp/c~/#d#/a.xml";
         for yes in yes.split(' ') {
@@ -267,7 +267,7 @@ mod tests {
         for no in no.split(' ').chain([""]) {
             assert!(!is_accepted(no.as_bytes()), "{no}");
         }
-        assert!(!CandidateGlobs::default().accepts(&GlobPrefix::default(), b"a.xml"));
+        assert!(!CandidateGlobs::default().accepts(&MountUrlPath::default(), b"a.xml"));
     }
 
     #[rstest]
@@ -282,7 +282,7 @@ mod tests {
         #[case] below: &str,
         #[case] more: Option<&str>,
     ) {
-        let (root, below) = (GlobPrefix::default(), below.as_bytes());
+        let (root, below) = (MountUrlPath::default(), below.as_bytes());
         let globs: Vec<&str> = include.iter().copied().chain(more).collect();
         let owned = || globs.iter().map(|&glob| glob.to_owned()).collect();
         let exclusion = more.map(|_| Exclusion::NotIncluded(owned()));
@@ -302,7 +302,7 @@ mod tests {
         #[case] exclusion: Exclusion,
     ) {
         let names = candidates(&DEFAULT_INCLUDE, &DEFAULT_EXCLUDE);
-        let found = names.exclusion(&GlobPrefix::default(), below.as_bytes());
+        let found = names.exclusion(&MountUrlPath::default(), below.as_bytes());
         assert_eq!(found, Some(exclusion));
     }
 
@@ -329,7 +329,7 @@ mod tests {
         #[case] below: &str,
         #[case] want: bool,
     ) {
-        let published = GlobPrefix::of_uri(&Uri::parse(prefix).unwrap());
+        let published = MountUrlPath::of_uri(&Uri::parse(prefix).unwrap());
         let names = candidates(include, exclude);
         assert_eq!(names.accepts(&published, below.as_bytes()), want);
     }

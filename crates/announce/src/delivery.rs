@@ -461,7 +461,7 @@ impl HubQueue {
     }
 
     /// Notes a refusal of one notification. Returns true if it is logged by itself.
-    pub fn refused(&mut self, refusal: &Refusal, is_repeated: bool, now: Timestamp) -> bool {
+    pub fn note_refusal(&mut self, refusal: &Refusal, is_repeated: bool, now: Timestamp) -> bool {
         let alike = self.refusals.entry(refusal.kind).or_default();
         alike.reason.clone_from(&refusal.reason);
         let was_logged = |at| now < later(at, REMINDER);

@@ -12,7 +12,7 @@ use websub::answer::Answer;
 use websub::publisher::reason::{Refusal, RefusalKind};
 use websub::topics::TopicPage;
 
-use crate::changes::round::{RoundAnswer, RoundRequest, UndatedCounts};
+use crate::changes::round::{RoundAnswer, RoundRequest, UndatedByReason};
 use crate::delivery::{Submission, SubmissionId};
 use crate::finding::Finding;
 use crate::observation::{
@@ -140,7 +140,7 @@ pub enum Fact {
         lists: usize,
         /// The notifications that have them, without what was in those before.
         notifications: Vec<(u64, Arc<[u8]>)>,
-        undated: UndatedCounts,
+        undated: UndatedByReason,
     },
     /// Entries of a list that cannot be told (C2), as many as there are more than before.
     SkippedEntries {

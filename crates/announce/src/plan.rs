@@ -9,7 +9,7 @@ use resourcesync::uri::{Hub, Topic, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::candidates::{CandidateGlobs, GlobPrefix};
+use crate::candidates::{CandidateGlobs, MountUrlPath};
 use crate::finding::{AcknowledgedPattern, Finding};
 use crate::observation::{DocumentPath, MountId};
 
@@ -109,8 +109,8 @@ impl MountPlan {
     }
 
     /// Returns the path under which it is published, for globs.
-    pub fn url_path(&self) -> GlobPrefix {
-        GlobPrefix::of_uri(&self.prefix)
+    pub fn url_path(&self) -> MountUrlPath {
+        MountUrlPath::of_uri(&self.prefix)
     }
 }
 

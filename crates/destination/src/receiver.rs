@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use websub::http::lock;
 use websub::publisher::reason::error_chain;
 use websub::retry::backoff;
-use websub::subscriber::CheckedDelivery;
+use websub::subscriber::SignatureCheck;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever};
 
 use crate::change_lists::{CatchUpError, FailedAttempts, MissedChanges, missed};
@@ -40,7 +40,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub struct TopicReceiver {
     pub listening: Arc<ListenContext>,
     pub topic: Topic,
-    pub received: mpsc::Receiver<CheckedDelivery>,
+    pub received: mpsc::Receiver<SignatureCheck>,
     /// Signal that notifications may have been missed: at the start, and when a subscription had lapsed.
     pub check: Arc<Notify>,
     /// The changes handed over since the start, to leave out what overlapping notifications repeat.
@@ -115,14 +115,14 @@ impl TopicReceiver {
     }
 
     /// Takes received notifications. The hub is answered 200 once they were handed over.
-    async fn take(&mut self, requests: Vec<CheckedDelivery>) -> io::Result<()> {
+    async fn take(&mut self, requests: Vec<SignatureCheck>) -> io::Result<()> {
         let mut notifications = Vec::new();
         for request in requests {
             match request {
                 // The hub delivers it again, after those that it has delivered before.
-                CheckedDelivery::Notification(notification) if notification.answer.is_closed() => {}
-                CheckedDelivery::Notification(notification) => notifications.push(notification),
-                CheckedDelivery::BadSignature { signature } => {
+                SignatureCheck::Notification(notification) if notification.answer.is_closed() => {}
+                SignatureCheck::Notification(notification) => notifications.push(notification),
+                SignatureCheck::BadSignature { signature } => {
                     let reporter = &self.listening.reporter;
                     reporter.bad_signature(self.topic.as_str(), signature.as_deref());
                 }

@@ -16,7 +16,7 @@ use tokio::fs;
 use url::Url;
 use websub::http::client;
 use websub::subscriber::retrieve::{AllowedOrigins, Retriever, discover};
-use websub::subscriber::{CallbackKey, CheckedDelivery, HttpSubscriber};
+use websub::subscriber::{CallbackKey, HttpSubscriber, SignatureCheck};
 
 const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -60,8 +60,8 @@ pub async fn mirror(
     loop {
         let request = tokio::time::timeout(LEASE / 2, requests.recv()).await;
         let notification = match request {
-            Ok(Some(CheckedDelivery::Notification(notification))) => notification,
-            Ok(Some(CheckedDelivery::BadSignature { .. })) => continue,
+            Ok(Some(SignatureCheck::Notification(notification))) => notification,
+            Ok(Some(SignatureCheck::BadSignature { .. })) => continue,
             Ok(None) => return Ok(()),
             Err(_) => {
                 destination

@@ -16,7 +16,7 @@
 //! use resourcesync::receive::Notification;
 //! use resourcesync::uri::Topic;
 //! use websub::subscriber::retrieve::discover;
-//! use websub::subscriber::{CallbackKey, CheckedDelivery, HttpSubscriber};
+//! use websub::subscriber::{CallbackKey, SignatureCheck, HttpSubscriber};
 //!
 //! # async fn subscribe() -> Result<(), Box<dyn std::error::Error>> {
 //! let found = discover(&Topic::new("https://example.org/topics/reports/")).await?;
@@ -29,7 +29,7 @@
 //! let hour = Duration::from_secs(3_600);
 //! destination.subscribe(&mut subscription, hub, &found.self_uri, hour).await?;
 //! while let Some(request) = requests.recv().await {
-//!     if let CheckedDelivery::Notification(received) = request {
+//!     if let SignatureCheck::Notification(received) = request {
 //!         println!("{:?}", Notification::parse(&received.body)?);
 //!         received.acknowledge();
 //!     }

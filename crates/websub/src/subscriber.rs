@@ -54,7 +54,7 @@ impl CallbackKey {
 
 /// A request that arrived at a callback, by its signature.
 #[derive(Debug)]
-pub enum CheckedDelivery {
+pub enum SignatureCheck {
     /// A notification, signed with the secret. The hub waits for the answer.
     Notification(ReceivedNotification),
     /// A notification without the right signature; it was acknowledged and is ignored (WebSub section 7.1.2).
@@ -188,7 +188,7 @@ struct CallbackEntry {
     /// The mode that is to be verified.
     mode: &'static str,
     decisions: mpsc::UnboundedSender<HubDecision>,
-    received: mpsc::Sender<CheckedDelivery>,
+    received: mpsc::Sender<SignatureCheck>,
 }
 
 /// A callback of ours: its subscription at a hub, and the hub's decisions on it.
@@ -234,7 +234,7 @@ impl HttpSubscriber {
         &self,
         key: &CallbackKey,
         topic: &Topic,
-    ) -> (SubscriptionHandle, mpsc::Receiver<CheckedDelivery>) {
+    ) -> (SubscriptionHandle, mpsc::Receiver<SignatureCheck>) {
         let (decisions, decided) = mpsc::unbounded_channel();
         let (sender, received) = mpsc::channel(WAITING);
         let callback = CallbackEntry {
@@ -456,12 +456,12 @@ async fn notification(callbacks: &Callbacks, id: &str, request: Request<Incoming
     let signature = header_values(&head.headers, signature).into_iter().next();
     if !is_signed(signature.as_deref().unwrap_or_default(), &secret, &body) {
         // Only a report. If so many are waiting, it can be left out.
-        let _ = received.try_send(CheckedDelivery::BadSignature { signature });
+        let _ = received.try_send(SignatureCheck::BadSignature { signature });
         return text(StatusCode::ACCEPTED, "");
     }
     let links = Links::parse(header_values(&head.headers, LINK));
     let (answer, answered) = oneshot::channel();
-    let notification = CheckedDelivery::Notification(ReceivedNotification {
+    let notification = SignatureCheck::Notification(ReceivedNotification {
         body,
         self_uri: links.self_links.into_iter().next().map(Topic::new),
         answer,

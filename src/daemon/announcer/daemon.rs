@@ -28,7 +28,7 @@ use crate::daemon::announcer::{Announcer, AnnouncerInput, RunParts, read_clocks}
 use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::{DaemonRole, EventLoop, Input};
 use crate::daemon::failpoints::Failpoint;
-use crate::daemon::listen::{BoundListener, DaemonListener, ListenerRole, bind};
+use crate::daemon::listen::{BoundListener, ListenerRole, RunningListener, bind};
 use crate::daemon::{Daemon, StartingDaemon, admin_pages, configuration_status};
 use announce::event::Event;
 use announce::plan::{MountPlan, Plan};
@@ -170,7 +170,7 @@ impl Daemon<Announcer> {
     /// Binds a listener whose address has changed to the new one.
     fn bind_if_moved(
         &self,
-        served: &DaemonListener,
+        served: &RunningListener,
         address: &Address,
         role: ListenerRole,
     ) -> anyhow::Result<Option<BoundListener>> {

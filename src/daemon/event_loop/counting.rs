@@ -199,7 +199,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use announce::changes::round::UndatedCounts;
+    use announce::changes::round::UndatedByReason;
     use announce::event::AnsweredNotification;
     use resourcesync::uri::{Hub, Topic};
     use websub::counts::DurationHistogram;
@@ -282,7 +282,7 @@ mod tests {
             changes: [1, 2, 0],
             lists: 1,
             notifications: Vec::new(),
-            undated: UndatedCounts {
+            undated: UndatedByReason {
                 missing: 1,
                 invalid: 0,
                 ahead: 1,

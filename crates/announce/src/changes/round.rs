@@ -180,7 +180,7 @@ pub struct ListTally {
     /// Entries that do not count (C2).
     pub skipped: usize,
     pub first_skipped: Option<SkippedEntry>,
-    pub undated: UndatedCounts,
+    pub undated: UndatedByReason,
     /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
     pub rewritten: Option<usize>,
     /// Time of its last entry, if it is closed.
@@ -202,7 +202,7 @@ impl ListTally {
             latest: None,
             skipped,
             first_skipped: None,
-            undated: UndatedCounts::default(),
+            undated: UndatedByReason::default(),
             rewritten: None,
             closed_until: None,
         }
@@ -211,7 +211,7 @@ impl ListTally {
 
 /// Entries that were taken and are told without a datetime, by reason (C15).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UndatedCounts {
+pub struct UndatedByReason {
     pub missing: usize,
     pub invalid: usize,
     pub ahead: usize,

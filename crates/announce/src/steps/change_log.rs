@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::changes::round::{
-    AHEAD, FreshChange, IntervalChanges, ListTally, NotificationLimits, UndatedCounts, intervals,
+    AHEAD, FreshChange, IntervalChanges, ListTally, NotificationLimits, UndatedByReason, intervals,
 };
 use crate::event::{DropCause, Fact};
 use crate::time::{earlier, later};
@@ -256,7 +256,7 @@ pub fn cut(
         }
         notifications.push(append_or_extend(step, channel, interval)?);
     }
-    let mut undated = UndatedCounts::default();
+    let mut undated = UndatedByReason::default();
     for list in lists.iter() {
         undated.missing += list.undated.missing;
         undated.invalid += list.undated.invalid;

@@ -286,7 +286,7 @@ fn leave(step: &mut Step<'_>, position: usize, channel: &Channel, hub: HubId) ->
     if !is_told {
         let sql = "UPDATE owed SET dormant = 1, due = NULL WHERE channel = ?1 AND hub = ?2";
         step.db.run(sql, account)?;
-        cancel_flight(step, account)?;
+        discard_flight(step, account)?;
     }
     if channel.kind == ChannelKind::Framework {
         save_dormant(step, channel, hub)?;
@@ -371,7 +371,7 @@ fn owe_from_now(step: &mut Step<'_>, position: usize, channel: &Channel, hub: Hu
 }
 
 /// Withdraws what is in flight on an account, without following it up.
-fn cancel_flight(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+fn discard_flight(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let (channel, hub) = account;
     delivery::clear_flight(step, account)?;
     if let Some(live) = step.live.hubs.get_mut(&hub)
@@ -404,7 +404,7 @@ fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
          WHERE o.channel = ?1 AND o.hub = ?2 AND d.presence = 4",
         account,
     )?;
-    cancel_flight(step, account)?;
+    discard_flight(step, account)?;
     let sql = "DELETE FROM account WHERE channel = ?1 AND hub = ?2";
     step.db.run(sql, account)?;
     gone.into_iter()
@@ -474,7 +474,7 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
              (SELECT document FROM flight_entry WHERE channel = ?1 AND hub = ?2))",
             account,
         )?;
-        cancel_flight(step, account)?;
+        discard_flight(step, account)?;
         change_log::forget_told(step, account.0)?;
         for document in gone {
             deletions::forget_if_unowed(step, document)?;

@@ -455,7 +455,7 @@ fn refused(
         let last = answered.before.as_ref();
         let before = last.and_then(|last| last.refusal.as_ref());
         let is_repeated = before.is_some_and(|before| before.kind == refusal.kind);
-        is_news = queue.refused(&refusal, is_repeated, now);
+        is_news = queue.note_refusal(&refusal, is_repeated, now);
     }
     let acceptances = queue.acceptances.cast_signed();
     let columns = "retry_at = ?3, is_answer_old = 0, acceptances = ?4, is_at_fault = ?5";

@@ -263,7 +263,7 @@ fn observe_one(step: &mut Step<'_>, observation: Observation) -> Result<()> {
         let is_doubtful = source.record_doubtful_look(path.mount, &uri, true);
         if is_doubtful && source.is_absent(path.mount) {
             count_arrived(step)?;
-            mounts::accept_root(step, path.mount, at)?;
+            mounts::accept_doubted_root(step, path.mount, at)?;
         }
     }
     let known = step.db.candidate(position, uri, path, at)?;

@@ -121,7 +121,7 @@ pub fn end_sweep(step: &mut Step<'_>, id: MountId, candidates: u64) -> Result<()
         }
         return Ok(());
     }
-    accept_root(step, id, step.wall)?;
+    accept_doubted_root(step, id, step.wall)?;
     // What was swept is not the mount if that is lost, or another directory that was not accepted.
     let is_it = |it: &LiveMount| it.doubt.is_none() && it.state != MountPhase::Absent;
     let Some((_, mount)) = step.live.mount_mut(id).filter(|(_, it)| is_it(it)) else {
@@ -186,7 +186,7 @@ fn documents_below(db: Db<'_>, id: MountId, top: &[u8]) -> Result<BelowSummary> 
 }
 
 /// R15: accepts a directory as the mount's root in place of the one that held documents, because it holds something.
-pub fn accept_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()> {
+pub fn accept_doubted_root(step: &mut Step<'_>, id: MountId, at: Timestamp) -> Result<()> {
     let Some((position, mount)) = step.live.mount_mut(id) else {
         return Ok(());
     };

@@ -120,7 +120,7 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         after: set.last_round,
         at: step.wall,
         lists,
-        watch: absence_grace(step, position, set, kind)?,
+        watch: watch_time(step, position, set, kind)?,
         limit: ROUND,
         beyond,
         told_until: change_log::told_until(step, channel.id)?,
@@ -310,7 +310,7 @@ fn forget_ended_lists(
     if ended.is_empty() {
         return Ok(None);
     }
-    let watch = absence_grace(step, position, set, ChangesFrom::ChangeLists)?;
+    let watch = watch_time(step, position, set, ChangesFrom::ChangeLists)?;
     let mut next = None;
     for (list, ended) in ended {
         let ends = watch.grace_end(ended);
@@ -333,7 +333,7 @@ fn forget_ended_lists(
 /// Returns the time for which the lists of a set were watched, with the grace of what they lost. C7: for entries of Change
 /// Lists, none passes while one of these cannot be read, and the grace is longer while there may be an unknown one: a mount is
 /// away, or a directory or a file cannot be read.
-fn absence_grace(
+fn watch_time(
     step: &Step<'_>,
     position: usize,
     set: &mut TrackedSet,

@@ -23,7 +23,7 @@ use websub::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayId, RelaySize, SavedHub, SavedTopicRelays,
     Subscription, SubscriptionKey,
 };
-use websub::subscriber::{CallbackKey, CheckedDelivery, HttpSubscriber};
+use websub::subscriber::{CallbackKey, HttpSubscriber, SignatureCheck};
 use websub::topics::http::Topics;
 
 use crate::support::{
@@ -315,7 +315,7 @@ async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
 
     for seq in 1..=3 {
         let relay = running.send(running.notification(seq)).unwrap();
-        let Some(CheckedDelivery::Notification(notification)) = soon(received.recv()).await else {
+        let Some(SignatureCheck::Notification(notification)) = soon(received.recv()).await else {
             panic!("it is signed")
         };
         assert_eq!(notification.self_uri, Some(topic.clone()));

@@ -7,7 +7,7 @@ use websub::hub::delivery::signature;
 use websub::secret::Secret;
 use websub::subscriber::retrieve::{AllowedOrigins, RetrieveError, Retriever, discover};
 use websub::subscriber::{
-    CallbackKey, CheckedDelivery, HttpSubscriber, HubDecision, SubscribeError, SubscriptionHandle,
+    CallbackKey, HttpSubscriber, HubDecision, SignatureCheck, SubscribeError, SubscriptionHandle,
 };
 use websub::topics::http::Topics;
 
@@ -91,7 +91,7 @@ async fn a_server_that_dislikes_head_is_asked_by_get_and_what_is_no_topic_says_w
 struct Subscribing {
     destination: HttpSubscriber,
     subscription: SubscriptionHandle,
-    received: tokio::sync::mpsc::Receiver<CheckedDelivery>,
+    received: tokio::sync::mpsc::Receiver<SignatureCheck>,
     hub: Hub,
     topic: Topic,
 }
@@ -197,7 +197,7 @@ async fn only_signed_notifications_are_accepted_and_acknowledged_only_by_their_r
         // Acknowledged without effect, as WebSub section 7.1.2 permits.
         let answered = call(&callback, "POST", "", signature, "<urlset/>").await;
         assert_eq!(answered.0, 202, "{signature}");
-        let Some(CheckedDelivery::BadSignature { signature }) = soon(this.received.recv()).await
+        let Some(SignatureCheck::BadSignature { signature }) = soon(this.received.recv()).await
         else {
             panic!("{signature}")
         };
@@ -206,7 +206,7 @@ async fn only_signed_notifications_are_accepted_and_acknowledged_only_by_their_r
     let header = format!("X-Hub-Signature: {signed}\r\nLink: <http://e.org/t> ; rel=self\r\n");
     let delivering = call(&callback, "POST", "", &header, "<urlset/>");
     let receiving = async {
-        let Some(CheckedDelivery::Notification(delivery)) = this.received.recv().await else {
+        let Some(SignatureCheck::Notification(delivery)) = this.received.recv().await else {
             panic!("it is signed")
         };
         assert_eq!(delivery.self_uri, Some(Topic::new("http://e.org/t")));
@@ -222,7 +222,7 @@ async fn only_signed_notifications_are_accepted_and_acknowledged_only_by_their_r
     let header = format!("X-Hub-Signature: {signed}\r\n");
     let delivering = call(&callback, "POST", "", &header, "<urlset/>");
     let dropping = async {
-        let Some(CheckedDelivery::Notification(bare)) = this.received.recv().await else {
+        let Some(SignatureCheck::Notification(bare)) = this.received.recv().await else {
             panic!("it is signed, and needs no links")
         };
         assert_eq!(bare.self_uri, None);
