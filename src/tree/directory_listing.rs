@@ -155,12 +155,12 @@ impl Observer<'_> {
         let Some(TreeEntry::File(file)) = self.update_name(id, name, kind, depth) else {
             return;
         };
-        let has_sharp_times = self.model.has_sharp_times(file);
         // What was not reported as a whole is looked at in any case.
         let known = self.model.file(file);
         let reported = known.filter(|file| file.reported == LastReport::Whole);
         let unchanged = reported.and_then(|reported| {
             let status = file_status::of_name_in(fd, name, kind == FileType::Symlink).ok()?;
+            let has_sharp_times = self.model.has_sharp_times(file);
             let is_unchanged = reported.is_unchanged(&status.stat, has_sharp_times);
             is_unchanged.then_some(status)
         });

@@ -2,8 +2,8 @@
 -- the sets or the subscribers is here and nowhere else. Times are nanoseconds since 1970 by the one clock, except those
 -- that are said, which are by the wall clock. Kinds are numbers.
 --
--- Tables with bodies have rowids: without, SQLite reads whole rows to find one. Nothing uses them, since files that were made
--- by 0.1.0 have none, and indexes order their rows by the primary key as theirs do.
+-- Tables with bodies have rowids: without one, SQLite reads whole rows to find a row. No statement names a rowid, since files
+-- of before have none there, and indexes end with the primary key, as all do of a table without rowid.
 
 CREATE TABLE clock (                        -- the last time saved: the next run begins no earlier
   id INTEGER PRIMARY KEY CHECK (id = 1), now INTEGER NOT NULL, said INTEGER NOT NULL) STRICT;
