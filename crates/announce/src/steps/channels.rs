@@ -431,8 +431,11 @@ fn end(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
 
 /// Removes the channels of sources that are not configured.
 pub fn remove_orphaned(step: &mut Step<'_>) -> Result<()> {
-    for channel in step.db.all::<Vec<Channel>>(COLUMNS, ())? {
-        if step.live.source_position(channel.source).is_none() {
+    let mut sources = step.db.all::<Vec<i64>>("SELECT id FROM source", ())?;
+    sources.retain(|source| step.live.source_position(*source).is_none());
+    let sql = format!("{COLUMNS} WHERE c.source = ?1");
+    for source in sources {
+        for channel in step.db.all::<Vec<Channel>>(&sql, source)? {
             remove(step, &channel)?;
         }
     }

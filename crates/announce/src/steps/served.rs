@@ -13,7 +13,7 @@ use websub::topics::TopicPage;
 use crate::event::Fact;
 use crate::plan::PublishMode;
 use crate::state::{AccountId, ChannelId, HubId, Result, from_row, integers, nth};
-use crate::steps::channels::{Channel, active_hubs, channel, is_broker_only};
+use crate::steps::channels::{Channel, channel, is_broker_only};
 use crate::steps::cut::{
     CHANNELS_PER_STEP, due_entries, first_deferred, overhead, set_interval, up,
 };
@@ -188,7 +188,8 @@ pub fn serve_due_entries(step: &mut Step<'_>, channel: &Channel) -> Result<()> {
         return Ok(());
     }
     let (Payload { entries, .. }, _) = topic_content(step, channel)?;
-    let body: Vec<u8> = step.db.value(BODY, channel.id)?;
+    let sql = "SELECT body FROM channel WHERE id = ?1";
+    let body: Vec<u8> = step.db.value(sql, channel.id)?;
     let served = Payload::parse(&body).unwrap_or_default().entries;
     let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
     let alike = |(one, other): (&Entry, &Entry)| {
@@ -222,39 +223,40 @@ pub fn withdraw_unserved_pings(step: &mut Step<'_>) -> Result<()> {
 
 /// Returns what a topic serves; nothing if it is only a name for brokers.
 pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
-    let Some(channel) = channel(step, id)? else {
+    let sql = "SELECT c.kind, c.topic, s.uri, c.body FROM channel c CROSS JOIN document s ON s.id = c.set_id WHERE c.id = ?1";
+    let found = step.db.first::<(_, _, _, Arc<[u8]>)>(sql, id)?;
+    let Some((kind, topic, capability_list, body)) = found else {
         return Ok(None);
     };
-    let mut hubs = Vec::new();
-    for hub in active_hubs(step.db, id)? {
-        if step.mode(hub) != Some(PublishMode::Broker) {
+    let sql = "SELECT hub, left_at IS NULL FROM account WHERE channel = ?1";
+    let (mut hubs, mut is_pinged) = (Vec::new(), false);
+    for (hub, is_active) in step.db.all::<Vec<(HubId, bool)>>(sql, id)? {
+        is_pinged |= step.mode(hub) == Some(PublishMode::Ping);
+        if is_active && step.mode(hub) != Some(PublishMode::Broker) {
             hubs.push(step.hub_uri(hub)?);
         }
     }
     hubs.sort();
-    if hubs.is_empty() && is_broker_only(step.db, step.plan, step.live, &channel)? {
+    if hubs.is_empty()
+        && let Some(channel) = channel(step, id)?
+        && is_broker_only(step.db, step.plan, step.live, &channel)?
+    {
         return Ok(None);
     }
-    let is_pinged = !fetching_hubs(step, id)?.is_empty();
-    let body: Arc<[u8]> = match channel.kind {
+    let body = match kind {
         ChannelKind::Change => change_log::topic_body(step, id)?,
-        ChannelKind::Framework => match step.db.value::<Arc<[u8]>>(BODY, id)? {
-            // R25: some hubs never fetch an empty topic again.
-            body if body.is_empty() && is_pinged => Payload::default().render().into(),
-            body => body,
-        },
+        // R25: some hubs never fetch an empty topic again.
+        _ if is_pinged && body.is_empty() => Payload::default().render().into(),
+        _ => body,
     };
     Ok(Some(TopicPage {
-        topic: channel.topic,
-        capability_list: channel.set_uri,
+        topic,
+        capability_list,
         hubs,
         body,
         report_fetches: is_pinged,
     }))
 }
-
-/// The body of a framework channel's topic.
-const BODY: &str = "SELECT body FROM channel WHERE id = ?1";
 
 // Fetches (R24, R26).
 
