@@ -115,6 +115,7 @@ fn each_hub_of_a_channel_is_told_in_its_own_mode_and_waits_for_no_other() {
     hanging.behave(Manner::Hang);
     strict.behave(Manner::Refuse(415));
     let query_url = "https://advertised.example/hub?of=all";
+    let keys = format!("publish_url = \"{}?key=%41\"", query.url());
     let hub = |url: &str, rest: &str| format!("[[hub]]\nurl = \"{url}\"\n{rest}\n");
     let hubs = [
         hub(&dead(), ""),
@@ -122,13 +123,7 @@ fn each_hub_of_a_channel_is_told_in_its_own_mode_and_waits_for_no_other() {
         hub(&hanging.url(), "timeout = \"500ms\""),
         hub(&strict.url(), ""),
         hub(&content.url(), "mode = \"content\""),
-        hub(
-            query_url,
-            &format!(
-                "mode = \"content-query\"\npublish_url = \"{}?key=%41\"",
-                query.url()
-            ),
-        ),
+        hub(query_url, &format!("mode = \"content-query\"\n{keys}")),
         hub(&pinged.url(), "mode = \"ping\""),
     ];
     let setup = Setup::with_source(&site, "", &hubs.concat());

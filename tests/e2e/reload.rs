@@ -320,10 +320,7 @@ fn a_listener_that_moved_answers_there_and_no_longer_here() {
 #[test]
 fn a_unix_socket_goes_when_it_is_left() {
     let (_site, _hub, mut setup, daemon) = Setup::start_announcing("");
-    let (first, second) = (
-        setup.state.path().join("first.sock"),
-        setup.state.path().join("second.sock"),
-    );
+    let [first, second] = ["first", "second"].map(|it| setup.state.path().join(it));
     let mut before = "[server]\nlisten = \"127.0.0.1:0\"".to_owned();
     for path in [&first, &second] {
         let after = format!("[server]\nlisten = \"unix:{}\"", path.display());

@@ -171,14 +171,8 @@ pub struct KnownFlight {
 pub fn flights(world: &World) -> Vec<KnownFlight> {
     let sql = "SELECT c.topic, h.uri, a.seq, a.cut, a.until, a.body FROM account a JOIN channel c ON c.id = a.channel \
                JOIN hub h ON h.id = a.hub WHERE a.seq IS NOT NULL";
-    type Row = (
-        String,
-        String,
-        u64,
-        Timestamp,
-        Option<Timestamp>,
-        Option<Vec<u8>>,
-    );
+    type Row = (String, String, u64, Timestamp, Option<Timestamp>, Body);
+    type Body = Option<Vec<u8>>;
     let flights = world.db().all::<Vec<Row>>(sql, ()).unwrap().into_iter();
     let flights = flights.map(|(topic, hub, seq, cut, after, body)| {
         let payload = body.and_then(|body| Payload::parse(&body).ok());

@@ -97,11 +97,12 @@ impl Daemon<Announcer> {
         let mut event_loop = EventLoop::new(announcer, parts, configuration_status(&config));
         let EventLoop { role, parts, .. } = &mut event_loop;
         let Announcer { trees, engine, .. } = &mut *role;
-        trees.current = Some(trees.start_generation(&config, &engine.plan, engine.db())?);
+        let started = trees.start_generation(&config, &engine.plan, engine.db());
         // No step yet: topics are served as they were saved. What it submits to the embedded hub, that must take once it is
         // there: its deliveries contain the links of the topics, and it must exist before a report of a tree is taken.
         role.perform_effects(parts);
         parts.change_hub(prepared_hub, saved, HubTopics::Served(topics.clone()));
+        role.trees.current = Some(started?);
         role.submissions.probe(hubs);
         let public = public.serve_public(&mut process.tasks, topics, parts.hub.open.subscribe());
         Ok(process.start(event_loop, config, public, admin))

@@ -257,8 +257,7 @@ fn of_two_competing_consumers_one_hears_all_changes_of_an_object_in_order() {
     let objects: Vec<String> = (0..20).map(|number| format!("{number}.txt")).collect();
     for (minute, change) in ["created", "updated", "deleted"].iter().enumerate() {
         let entries = objects.iter().enumerate();
-        let entries =
-            entries.map(|(second, name)| format!("{change} {name} 10:{minute:02}:{second:02}"));
+        let entries = entries.map(|(at, name)| format!("{change} {name} 10:{minute:02}:{at:02}"));
         publish(&mut story, &entries.collect::<Vec<_>>());
     }
     let mut heard: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();

@@ -29,11 +29,8 @@ fn a_notification_is_a_message_with_properties_to_select_by() {
         distinct(std::slice::from_ref(&message)),
         (story.changes(), 0)
     );
-    for (name, value) in [
-        ("destination", "/topic/main.changes"),
-        ("source", "main"),
-        ("priority", "7"),
-    ] {
+    let destination = ("destination", "/topic/main.changes");
+    for (name, value) in [destination, ("source", "main"), ("priority", "7")] {
         assert_eq!(message.header(name), Some(value), "{name}");
     }
     let connect = &fake.connects(1)[0];

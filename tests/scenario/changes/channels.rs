@@ -8,7 +8,8 @@ use rstest::rstest;
 
 use crate::changes::{LIST, SECOND, TOPIC, set_a, world_of};
 use crate::world::{
-    Doc, HUB, NOTHING, Reply, SET_A, SET_B, World, capability_list, index, list, plan, told, uri,
+    Doc, HUB, NOTHING, Reply, SET_A, SET_B, World, capability_list, index, list, plan, told,
+    two_sources, uri,
 };
 
 const FIRST: &str = "/a/change/ [00:00, 01:00] u a 01:00";
@@ -359,4 +360,19 @@ fn a_configured_set_is_not_learned_before_its_capability_list_can_be_read() {
     world.break_off(SET_B).start().wait(1);
     world.write(SET_B, capability_list("/b", &["changelist"]));
     world.expect_no_changes(10);
+}
+
+#[test]
+fn a_source_that_is_configured_again_is_learned_again() {
+    for is_reload in [true, false] {
+        let mut world = world_of(two_sources("https://other.org/"));
+        let source = world.plan.sources.remove(0);
+        world.apply_plan(is_reload);
+        assert_eq!(world.change_sets(), 0);
+        world.unseen().append(LIST, &["u b 02:00"]);
+        world.plan.sources.insert(0, source);
+        world.apply_plan(is_reload).expect_no_changes(100);
+        world.append(LIST, &["u c 03:00"]);
+        world.expect_changes(1, ["[02:00, 03:00] u c 03:00"]);
+    }
 }

@@ -84,7 +84,7 @@ pub fn retire_ended(
     let touched = "SELECT id FROM document WHERE source = ?1 AND touched > 0 AND touched = 3 \
          AND (capability = 1 AND form = 0 OR was_capability = 1 AND was_form = 0)";
     let about =
-        "SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = f.about WHERE f.source = ?1";
+        "SELECT d.id FROM finding f CROSS JOIN document d ON d.uri = about WHERE f.source = ?1";
     let sql = match (source.has_settled, source.was_routed) {
         (true, _) => touched.to_owned(),
         // Another source may have settled before, and left a topic.
@@ -198,8 +198,7 @@ pub fn open(
 ) -> Result<()> {
     let source = step.live.sources[position].id;
     let existing = of_topic(step.db, topic)?;
-    let is_ours =
-        |channel: &Channel| (channel.set, channel.kind, channel.source) == (set, kind, source);
+    let is_ours = |it: &Channel| (it.set, it.kind, it.source) == (set, kind, source);
     let mut is_changed = true;
     let id = match existing {
         Some(channel) if is_ours(&channel) && !channel.is_retired => {
@@ -435,9 +434,8 @@ pub fn remove_orphaned(step: &mut Step<'_>) -> Result<()> {
     sources.retain(|source| step.live.source_position(*source).is_none());
     let sql = format!("{COLUMNS} WHERE c.source = ?1");
     for source in sources {
-        for channel in step.db.all::<Vec<Channel>>(&sql, source)? {
-            remove(step, &channel)?;
-        }
+        let orphaned: Vec<Channel> = step.db.all(&sql, source)?;
+        orphaned.iter().try_for_each(|it| remove(step, it))?;
     }
     Ok(())
 }

@@ -353,13 +353,12 @@ fn forget_unconfigured(step: &mut Step<'_>) -> Result<()> {
         forget_files(step)?;
     }
     channels::remove_orphaned(step)?;
+    change_sets::forget_without_channel(step)?;
     // R13: one that is configured again is new.
-    for mount in known {
-        if step.plan.source_of(mount).is_none() {
-            db.run("DELETE FROM mount WHERE id = ?1", mount)?;
-        }
-    }
-    Ok(())
+    let mut gone = known
+        .into_iter()
+        .filter(|it| step.plan.source_of(*it).is_none());
+    gone.try_for_each(|mount| db.run("DELETE FROM mount WHERE id = ?1", mount))
 }
 
 /// Returns the path of a document of a source under another plan. A document is what its URI says, so another mount of its
