@@ -199,15 +199,11 @@ fn no_answer_remedy(cause: FailureCause) -> &'static str {
 /// Diagnoses a message broker, by its answer to a connection, which has no effect: its name and version, if it states
 /// them; or the reason why there is no connection. An answer is reported too: nothing else shows that the credentials are
 /// right.
-pub fn broker(
-    name: &Hub,
-    address: &str,
-    answer: &Result<Option<String>, BrokerFailure>,
-) -> Diagnostic {
+pub fn broker(name: &Hub, at: &str, answer: &Result<Option<String>, BrokerFailure>) -> Diagnostic {
     let error = match answer {
         Ok(server) => {
             let server = server.as_deref().unwrap_or("a broker without a name");
-            let message = format!("{name}: connected to {server} at {address}");
+            let message = format!("{name}: connected to {server} at {at}");
             return Diagnostic::note(message, "");
         }
         Err(error) => error,
@@ -223,7 +219,7 @@ pub fn broker(
              transportConnector and RabbitMQ a plugin"
         }
     };
-    let message = format!("{name}: no connection to {address} ({error})");
+    let message = format!("{name}: no connection to {at} ({error})");
     Diagnostic::finding(message, remedy)
 }
 

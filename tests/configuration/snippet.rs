@@ -71,12 +71,8 @@ fn rsnotify_is_reached_where_it_listens_and_must_trust_the_web_server() {
             trusted => assert_eq!(last, format!("# trusted_proxies = {trusted}")),
         }
     }
-    let flags = [
-        "--public-url",
-        "https://e.org",
-        "--hub",
-        "https://h.example/",
-    ];
+    let hub = ["--hub", "https://h.example/"];
+    let flags = [&["--public-url", "https://e.org"], &hub[..]].concat();
     let (_, lines, _) = snippet(&flags);
     let is_without = !lines.contains("hub\"") && !lines.contains("trusted");
     assert!(is_without, "{lines}");

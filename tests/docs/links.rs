@@ -9,18 +9,8 @@ use url::Url;
 use crate::page::{Page, Piece, pages, repository};
 
 /// Hosts that pages may link to.
-const HOSTS: [&str; 10] = [
-    "crates.io",
-    "developers.google.com",
-    "keepachangelog.com",
-    "prometheus.io",
-    "semver.org",
-    "taplo.tamasfe.dev",
-    "www.freedesktop.org",
-    "www.openarchives.org",
-    "www.rfc-editor.org",
-    "www.w3.org",
-];
+const HOSTS: &str = "crates.io developers.google.com keepachangelog.com prometheus.io semver.org \
+    taplo.tamasfe.dev www.freedesktop.org www.openarchives.org www.rfc-editor.org www.w3.org";
 
 /// Prefixes of code spans that are paths in this repository.
 const FOLDERS: &str = ".cargo/ .ci/ benches/ crates/ docs/ examples/ fuzz/ packaging/ src/ systemd/ templates/ tests/";
@@ -47,7 +37,11 @@ fn problem(page: &Page, link: &str, pages: &[Page]) -> Option<String> {
             // The reader's own machine, once something runs there.
             Ok(url) if url.host_str() == Some("localhost") => None,
             Ok(url) if url.scheme() != "https" => Some("is not https".to_owned()),
-            Ok(url) if !url.host_str().is_some_and(|host| HOSTS.contains(&host)) => {
+            Ok(url)
+                if !url
+                    .host_str()
+                    .is_some_and(|host| HOSTS.split(' ').any(|it| it == host)) =>
+            {
                 Some("leads to a host that tests/docs/links.rs does not know".to_owned())
             }
             Ok(_) => None,

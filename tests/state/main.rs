@@ -236,12 +236,9 @@ fn comes_back<T: FromColumn + ToColumn + Debug + PartialEq>(value: T) {
 
 #[test]
 fn values_are_read_as_they_were_written() {
-    for text in [
-        "2026-11-02T08:00:00Z",
-        "2026-11-02T08:00:00.123Z",
-        "2026-11-02T08:00:00.123456789Z",
-        "1969-12-31T23:59:59.999Z",
-    ] {
+    let times = "2026-11-02T08:00:00Z 2026-11-02T08:00:00.123Z 2026-11-02T08:00:00.123456789Z \
+        1969-12-31T23:59:59.999Z";
+    for text in times.split(' ') {
         let time: Timestamp = text.parse().unwrap();
         comes_back(time);
         assert_eq!(decode_times(&encode_times(&[time, time])), [time, time]);

@@ -216,10 +216,8 @@ impl Memory {
 }
 
 /// Returns the keys of those without a time.
-fn undated<'a>(
-    missed: impl Iterator<Item = &'a MissedChange>,
-) -> impl Iterator<Item = ReceivedKey> {
-    let missed = missed.filter(|missed| datetime_end(&missed.change).is_none());
+fn undated<'a>(all: impl Iterator<Item = &'a MissedChange>) -> impl Iterator<Item = ReceivedKey> {
+    let missed = all.filter(|missed| datetime_end(&missed.change).is_none());
     missed.map(|missed| missed.key)
 }
 

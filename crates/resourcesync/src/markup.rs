@@ -8,33 +8,31 @@ use crate::reader::{ParseStop, syntax_error};
 
 /// Reads the text between `<?xml` and `?>` (XML 1.0 section 2.8). Returns the range of the encoding's name, or the
 /// offset and message of an error.
-pub(crate) fn read_declaration(
-    bytes: &[u8],
-) -> Result<Option<Range<usize>>, (usize, &'static str)> {
+pub(crate) fn read_declaration(text: &[u8]) -> Result<Option<Range<usize>>, (usize, &'static str)> {
     let mut at = 0;
-    let found = pseudo_attribute(bytes, &mut at, b"version")?;
+    let found = pseudo_attribute(text, &mut at, b"version")?;
     let version = found.ok_or((0, "the XML declaration has no version"))?;
-    let minor = bytes[version.clone()].strip_prefix(b"1.");
+    let minor = text[version.clone()].strip_prefix(b"1.");
     if !minor.is_some_and(|minor| !minor.is_empty() && minor.iter().all(u8::is_ascii_digit)) {
         return Err((version.start, "the version of XML is not 1.0"));
     }
-    let encoding = pseudo_attribute(bytes, &mut at, b"encoding")?;
+    let encoding = pseudo_attribute(text, &mut at, b"encoding")?;
     if let Some(encoding) = &encoding {
         let is_name = |name: &[u8]| {
             let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
             name.first().is_some_and(u8::is_ascii_alphabetic) && name.iter().all(is_part)
         };
-        if !is_name(&bytes[encoding.clone()]) {
+        if !is_name(&text[encoding.clone()]) {
             return Err((encoding.start, "the encoding has no proper name"));
         }
     }
-    if let Some(standalone) = pseudo_attribute(bytes, &mut at, b"standalone")?
-        && !matches!(&bytes[standalone.clone()], b"yes" | b"no")
+    if let Some(standalone) = pseudo_attribute(text, &mut at, b"standalone")?
+        && !matches!(&text[standalone.clone()], b"yes" | b"no")
     {
         return Err((standalone.start, "standalone is neither yes nor no"));
     }
-    match skip_all_space(bytes, at) {
-        end if end == bytes.len() => Ok(encoding),
+    match skip_all_space(text, at) {
+        end if end == text.len() => Ok(encoding),
         end => Err((
             end,
             "the XML declaration has something else than version, encoding and standalone, in this order",

@@ -28,11 +28,7 @@ pub enum ChangeKind {
 
 impl ChangeKind {
     /// Each kind.
-    pub const ALL: [ChangeKind; 3] = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ];
+    pub const ALL: [Self; 3] = [Self::Created, Self::Updated, Self::Deleted];
 
     /// Returns the attribute's value.
     pub fn as_str(self) -> &'static str {

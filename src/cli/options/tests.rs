@@ -70,31 +70,12 @@ fn every_command_of_the_contract_is_read() {
         let read = CommandLine::try_parse_from(line.split_whitespace());
         assert!(read.is_ok(), "{line}");
     }
-    for line in [
-        "rsnotify",
-        "rsnotify watch",
-        "rsnotify accept",
-        "rsnotify accept one two",
-        "rsnotify outbox",
-        "rsnotify outbox show t",
-        "rsnotify outbox retry t",
-        "rsnotify outbox drop --yes",
-        "rsnotify subscriptions",
-        "rsnotify subscriptions remove --yes",
-        "rsnotify token n --write",
-        "rsnotify snippet",
-        "rsnotify snippet iis",
-        "rsnotify health --timeout 5",
-        "rsnotify listen",
-        "rsnotify listen t --lease 0",
-        "rsnotify listen t --broker b",
-        "rsnotify listen t --selector s",
-        "rsnotify listen t --strict",
-        "rsnotify listen t --kind resource",
-        "rsnotify listen t --exec-batch",
-        "rsnotify listen t --xml --json",
-        "rsnotify listen t --xml --state f",
-    ] {
+    let wrong = "|watch|accept|accept one two|outbox|outbox show t|outbox retry t|outbox drop --yes\
+        |subscriptions|subscriptions remove --yes|token n --write|snippet|snippet iis\
+        |health --timeout 5|listen|listen t --lease 0|listen t --broker b|listen t --selector s\
+        |listen t --strict|listen t --kind resource|listen t --exec-batch|listen t --xml --json\
+        |listen t --xml --state f";
+    for line in wrong.split('|').map(|line| format!("rsnotify {line}")) {
         let error = CommandLine::try_parse_from(line.split_whitespace()).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");
     }

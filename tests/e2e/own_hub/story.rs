@@ -154,13 +154,10 @@ fn every_subscriber_of_three_sources_receives_all_of_its_topic_in_order_though_e
     let publishers =
         names.map(|(name, token)| publisher(name, &format!("https://{name}.example/"), token));
     let mut setup = HubSetup::new(&publishers.concat());
-    for limit in [
-        "max_requests_per_minute",
-        "max_subscriptions",
-        "max_subscriptions_per_host",
-        "max_subscriptions_per_address",
-    ] {
-        setup.keys += &format!("{limit} = 1000000\n");
+    let limits =
+        "requests_per_minute subscriptions subscriptions_per_host subscriptions_per_address";
+    for limit in limits.split(' ') {
+        setup.keys += &format!("max_{limit} = 1000000\n");
     }
     let mut hub = setup.start();
     let mut sources: Vec<Publishing> = names

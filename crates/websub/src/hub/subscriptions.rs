@@ -296,13 +296,9 @@ impl Subscriptions {
         pending.map(|(topic, _)| topic.clone()).collect()
     }
 
-    /// Returns the next delivery of an assignment; if there is none, the assignment has ended.
-    pub fn next_delivery(
-        &mut self,
-        assignment: &DeliveryTaskId,
-        now: Timestamp,
-    ) -> Option<Delivery> {
-        let (subscriber, backlog) = self.subscriber_of_task(assignment)?;
+    /// Returns the next delivery of a task; if there is none, it has ended.
+    pub fn next_delivery(&mut self, task: &DeliveryTaskId, now: Timestamp) -> Option<Delivery> {
+        let (subscriber, backlog) = self.subscriber_of_task(task)?;
         if now < subscriber.expires && backlog.has_saved_after(subscriber.progress.heard) {
             return Some(Delivery {
                 secret: subscriber.secret.clone(),

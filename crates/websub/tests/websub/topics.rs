@@ -40,17 +40,9 @@ async fn only_the_exact_raw_target_is_the_topic() {
     topics.serve_page(page(TOPIC, BODY));
     topics.serve_page(page("https://e.org?q", b"at the root"));
     let address = public(&topics, None).await;
-    for target in [
-        "/set%201/a/./b/?x=1&y=A",
-        "/set%201/a/b/?x=1&y=%41",
-        "/set%201/a/./b/",
-        "/set%201/a/./b?x=1&y=%41",
-        "/set%201/a/./b/?x=1&y=%41&z",
-        "/SET%201/a/./b/?x=1&y=%41",
-        "//set%201/a/./b/?x=1&y=%41",
-        "/",
-        "*",
-    ] {
+    let others = "/set%201/a/./b/?x=1&y=A /set%201/a/b/?x=1&y=%41 /set%201/a/./b/ /set%201/a/./b?x=1&y=%41 \
+        /set%201/a/./b/?x=1&y=%41&z /SET%201/a/./b/?x=1&y=%41 //set%201/a/./b/?x=1&y=%41 / *";
+    for target in others.split(' ') {
         let (head, _) = ask(address, "GET", target, "").await;
         assert_eq!(status(&head), 404, "{target}");
     }

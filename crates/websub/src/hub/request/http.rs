@@ -155,14 +155,10 @@ impl EmbeddedHub {
 }
 
 /// Returns an answer with the reason in plain text, and a `Retry-After` where the same may succeed later.
-pub fn plain_text(
-    status: u16,
-    reason: &impl Display,
-    retry_after: Option<Duration>,
-) -> FullResponse {
+pub fn plain_text(status: u16, reason: &impl Display, wait: Option<Duration>) -> FullResponse {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     let mut reply = text(status, format!("{reason}\n"));
-    if let Some(wait) = retry_after {
+    if let Some(wait) = wait {
         let seconds = wait.as_secs_f64().ceil() as u64;
         reply.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
