@@ -45,75 +45,23 @@ const ON_THE_STATE: [&str; 2] = ["announce", "report"];
 const PURE_CRATES: [&str; 4] = ["announce", "messaging", "resourcesync", "websub"];
 
 /// Paths, types and macros of the outside world, banned in pure folders.
-const IMPURE: [&str; 38] = [
-    "std::env",
-    "std::fs",
-    "std::net",
-    "std::os",
-    "std::process",
-    "std::thread",
-    "Timestamp::now",
-    "Zoned::now",
-    "SystemTime",
-    "Instant",
-    "OsRng",
-    "RandomState",
-    "thread_rng",
-    "axum::",
-    "fastrand::",
-    "getrandom::",
-    "inotify::",
-    "notify::",
-    "prometheus_client::",
-    "rand::",
-    "reqwest::",
-    "rusqlite::",
-    "rustix::",
-    "sd_notify::",
-    "state::open",
-    "tokio::",
-    "tower_http::",
-    "tracing::",
-    "tracing_subscriber::",
-    "uuid::",
-    "dbg!",
-    "eprint!",
-    "eprintln!",
-    "print!",
-    "println!",
-    "include_str!",
-    "include_bytes!",
-    "thread_local!",
-];
+const IMPURE: &str = "std::env std::fs std::net std::os std::process std::thread Timestamp::now \
+    Zoned::now SystemTime Instant OsRng RandomState thread_rng axum:: fastrand:: getrandom:: \
+    inotify:: notify:: prometheus_client:: rand:: reqwest:: rusqlite:: rustix:: sd_notify:: \
+    state::open tokio:: tower_http:: tracing:: tracing_subscriber:: uuid:: dbg! eprint! eprintln! \
+    print! println! include_str! include_bytes! thread_local!";
 
 /// Names banned in the folder that reads the published tree: nothing there is written, locked or leased,
 /// because a generator would notice it.
-const TOUCHING: [&str; 18] = [
-    "WRONLY",
-    "RDWR",
-    "CREATE",
-    "OpenOptions",
-    "File::create",
-    "create_dir",
-    "fcntl",
-    "flock",
-    "lock_shared",
-    "try_lock",
-    "mmap",
-    "fs::remove_dir",
-    "fs::remove_file",
-    "unlink",
-    "fs::rename",
-    "set_permissions",
-    "fs::write",
-    "write_all",
-];
+const TOUCHING: &str = "WRONLY RDWR CREATE OpenOptions File::create create_dir fcntl flock \
+    lock_shared try_lock mmap fs::remove_dir fs::remove_file unlink fs::rename set_permissions \
+    fs::write write_all";
 
 /// Lines of code that the parts of `src/` and the crates may have, without comments, tests and the inside of long texts.
 /// A part that grows needs a reason in its commit; one that shrank keeps [`SLACK`] at most.
 const BUDGETS: [(&str, usize); 15] = [
     ("admin", 1_010),
-    ("announce", 10_250),
+    ("announce", 10_280),
     ("cli", 4_710),
     ("config", 2_690),
     ("control", 270),
@@ -219,7 +167,7 @@ fn pure_folders_have_no_access_to_the_outside() {
             let code = &code.replace("std::os::unix::ffi::", "");
             let is_banned =
                 |word: &str| says(code, word) && !(is_on_the_state && word == "rusqlite::");
-            for word in IMPURE.iter().filter(|word| is_banned(word)) {
+            for word in IMPURE.split(' ').filter(|word| is_banned(word)) {
                 failures.push(file.at(number, word));
             }
             for group in code.split("std::{").skip(1) {
@@ -267,7 +215,7 @@ fn the_published_tree_is_only_read() {
             continue;
         }
         for (number, code) in file.production() {
-            for word in TOUCHING.iter().filter(|word| says(code, word)) {
+            for word in TOUCHING.split(' ').filter(|word| says(code, word)) {
                 failures.push(file.at(number, word));
             }
         }

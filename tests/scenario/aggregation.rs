@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use announce::plan::Plan;
 
-use crate::world::{HUB, NOTHING, Reply, SET_A, World, altered, index, list, plan};
+use crate::world::{HUB, NOTHING, Reply, SET_A, World, all_deletions, altered, index, list, plan};
 
 #[test]
 fn a_channel_is_announced_after_a_quiet_time() {
@@ -24,6 +24,12 @@ fn a_channel_that_is_never_quiet_is_announced_after_the_maximum_wait() {
     for _ in 0..30 {
         assert_eq!(world.news(), NOTHING);
         world.update("/a/changelist.xml").wait(1);
+    }
+    assert_eq!(world.news(), ["u /a/changelist.xml"]);
+    // Nor does a change in the very step in which its time has come put it off.
+    for _ in 0..=30 {
+        assert_eq!(world.news(), NOTHING);
+        world.update("/a/changelist.xml").now += Duration::from_secs(1);
     }
     assert_eq!(world.news(), ["u /a/changelist.xml"]);
 }
@@ -84,6 +90,14 @@ fn components_that_differ_in_kind_are_announced_each() {
     world.update("/a/changelist.xml");
     let parts = ["u changelist /a/c04.xml", "c changelist /a/c20.xml"];
     world.expect(10, [&parts[..], &["u /a/changelist.xml"]].concat());
+}
+
+#[test]
+fn deleted_components_are_announced_each() {
+    let mut world = with_index(all_deletions());
+    world.delete("/a/c03.xml").delete("/a/c04.xml").news();
+    let parts = ["d changelist /a/c03.xml", "d changelist /a/c04.xml"];
+    world.expect(400, parts);
 }
 
 #[test]

@@ -219,15 +219,19 @@ fn a_channel_that_is_configured_for_another_set_takes_no_topic() {
 
 #[test]
 fn a_configured_channel_needs_no_list_in_the_tree() {
-    let mut plan = plan();
-    plan.channels
-        .push(configured("/generated/capabilitylist", "/topic/"));
-    let mut world = World::new(plan);
-    world.write("/x.xml", list("changelist").up("/generated/capabilitylist"));
-    world.wait(10).start().wait(10);
-    world.update("/x.xml").wait(10);
-    let news = world.news_by_topic();
-    assert_eq!(news["/topic/"], ["u changelist /x.xml"]);
+    for is_known_before in [false, true] {
+        let mut world = World::new(plan());
+        world.write("/x.xml", list("changelist").up("/generated/capabilitylist"));
+        if is_known_before {
+            world.wait(10).start();
+        }
+        let channel = configured("/generated/capabilitylist", "/topic/");
+        world.plan.channels.push(channel);
+        world.wait(10).start().wait(10);
+        world.update("/x.xml").wait(10);
+        let news = world.news_by_topic();
+        assert_eq!(news["/topic/"], ["u changelist /x.xml"]);
+    }
 }
 
 #[test]

@@ -8,8 +8,8 @@ use rstest::rstest;
 
 use crate::channels::configured;
 use crate::world::{
-    HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, altered, excluding, index, list, mount,
-    plan, set_hubs, told, two_hubs, uri,
+    HUB, NOTHING, OTHER_HUB, Reply, SET_A, SET_B, World, all_deletions, altered, excluding, index,
+    list, mount, plan, set_hubs, told, two_hubs, uri,
 };
 
 #[test]
@@ -443,4 +443,53 @@ fn what_is_in_flight_of_a_document_that_is_forgotten_is_not_dropped() {
     assert_eq!(world.dropped(DropCause::DocumentsRemoved), NOTHING);
     world.script(HUB, Reply::Accept);
     world.expect(100, ["u /a/changelist.xml"]);
+}
+
+#[test]
+fn what_is_in_flight_of_a_document_that_is_forgotten_can_be_dropped() {
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
+    world.update("/a/changelist.xml").wait(10);
+    world.plan.sources[0].candidates = excluding(&["a/changelist.xml"]);
+    world
+        .reload()
+        .drop_due("/a", HUB)
+        .script(HUB, Reply::Accept);
+    world.expect_nothing(10_000);
+}
+
+#[test]
+fn deletions_that_are_not_announced_any_more_are_not_due() {
+    let mut world = World::with_two_sets(all_deletions()).with_down(HUB);
+    world.update("/a/resourcelist.xml").wait(10);
+    world.delete("/a/changelist.xml").wait(1_000);
+    world.plan = plan();
+    world.crash_and_start().wait(100);
+    assert_eq!(world.still_due(), 0);
+    assert!(!world.remembers("/a/changelist.xml"));
+}
+
+#[test]
+fn a_deletion_that_was_due_to_a_removed_hub_alone_is_forgotten() {
+    let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
+    world.delete(SET_A).wait(1_000);
+    world.plan.hubs.remove(0);
+    world.crash_and_start().wait(100);
+    assert!(!world.remembers(SET_A));
+}
+
+#[test]
+fn what_a_plan_says_of_now_holds_until_the_lists_are_read() {
+    let mut world = World::with_two_sets(plan()).with_down(HUB);
+    world.update("/a/changelist.xml").wait(10);
+    world.plan = two_hubs();
+    world.launch().reload().wait(100);
+    assert_eq!(world.news_at(OTHER_HUB), NOTHING);
+    // So does what a Source Description was before (R10).
+    world.update("/.well-known/resourcesync").reload();
+    world.write_set("/c", &["changelist"]).wait(10);
+    let news = world.news_at(OTHER_HUB);
+    assert_eq!(
+        news.iter().filter(|it| it.contains("well-known")).count(),
+        3
+    );
 }

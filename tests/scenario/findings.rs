@@ -11,7 +11,9 @@ use rsnotify::report::status::alerts::Health;
 
 use rstest::rstest;
 
-use crate::world::{Doc, SET_A, World, capability_list, change_list, list, mount, plan, uri};
+use crate::world::{
+    Doc, SET_A, World, capability_list, change_list, excluding, list, mount, plan, uri,
+};
 
 /// More than a list that is gone through at once has.
 const MANY: usize = 20_000;
@@ -352,6 +354,10 @@ fn a_finding_with_a_number_is_told_once(#[case] kind: &str, #[case] version: fn(
             "what is shown is of the present version"
         );
     }
+    world.plan.sources[0].candidates = excluding(&["a/more.xml"]);
+    world.reload().wait(100);
+    let said = world.findings();
+    assert!(said.iter().all(|it| it.kind() != kind), "{said:?}");
 }
 
 fn resource_list(entries: &str) -> String {

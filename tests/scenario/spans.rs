@@ -9,7 +9,8 @@ use resourcesync::payload::Payload;
 use rstest::rstest;
 
 use crate::world::{
-    HUB, Heard, OTHER_HUB, Reply, SET_A, World, altered, list, ping_hub, plan, set_hubs, two_hubs,
+    HUB, Heard, OTHER_HUB, Reply, SET_A, World, advertise, altered, excluding, index, list,
+    ping_hub, plan, set_hubs, two_hubs,
 };
 
 /// The span in the root-level `rs:md` of a notification.
@@ -241,6 +242,70 @@ fn what_was_dropped_leaves_from_out() {
     assert_eq!(from(&next), None);
     world.update("/a/resourcelist.xml").wait(100);
     assert_eq!(from(&one(&mut world)), until(&next));
+}
+
+fn change_mode(world: &mut World, mode: PublishMode) {
+    set_hubs(&mut world.plan, &[(HUB, mode)]);
+    world.reload().wait(10);
+}
+
+#[rstest]
+#[case::it_was_excluded(|world: &mut World| {
+    world.script(HUB, Reply::Status(503)).update("/a/resourcelist.xml").wait(10);
+    world.update("/a/changelist.xml").plan.sources[0].candidates = excluding(&["a/changelist.xml"]);
+    world.reload();
+})]
+#[case::the_hub_left_for_long(|world: &mut World| {
+    world.script(HUB, Reply::Status(503)).update("/a/changelist.xml").wait(10);
+    let foreign = advertise("/a/framework/", &["https://foreign.example/"]);
+    world.write(SET_A, foreign.lists(&["/a/resourcelist.xml", "/a/changelist.xml"]));
+    world.wait(2_000).write_capability_list("/a", &["resourcelist", "changelist"]);
+})]
+#[case::the_hub_did_not_fetch_it(|world: &mut World| {
+    change_mode(world, PublishMode::Ping);
+    world.update("/a/changelist.xml").wait(10);
+    change_mode(world, PublishMode::Content);
+})]
+fn what_no_notification_has_leaves_from_out(#[case] happens: fn(&mut World)) {
+    let kept = Duration::from_secs(1_000);
+    let mut world = World::with_two_sets(altered(plan(), |plan| plan.retired_topic = kept));
+    world.update("/a/changelist.xml").wait(10);
+    happens(&mut world);
+    heard(&mut world, HUB);
+    world.script(HUB, Reply::Accept);
+    world.update("/a/resourcelist.xml").wait(5_000);
+    let all = heard(&mut world, HUB);
+    assert!(all.iter().any(|it| from(it).is_none()));
+}
+
+#[test]
+fn a_topic_that_is_read_again_does_not_go_on_from_what_it_was_before() {
+    let mut world = World::with_two_sets(ping_hub());
+    for mode in [PublishMode::Content, PublishMode::Ping] {
+        world.update("/a/changelist.xml").wait(10);
+        world.fetch("/a/framework/");
+        change_mode(&mut world, mode);
+    }
+    world.fetch("/a/framework/");
+    world.update("/a/resourcelist.xml").wait(10);
+    let page = world.fetch("/a/framework/").unwrap().body;
+    assert_eq!(attribute(&page, "from"), None);
+}
+
+#[test]
+fn a_description_that_becomes_an_index_holds_nothing_up() {
+    let mut world = World::with_two_sets(plan());
+    world
+        .write("/.well-known/resourcesync", index("description"))
+        .wait(10);
+    for is_first in [true, false] {
+        world.update("/a/changelist.xml").wait(10);
+        let heard = one(&mut world);
+        assert!(
+            until(&heard).is_some() && (is_first || from(&heard).is_some()),
+            "{heard:?}"
+        );
+    }
 }
 
 #[test]

@@ -76,6 +76,11 @@ fn the_lists_of_a_new_mount_are_learned_beside_what_others_gain() {
     write_resources(&mut world, "https://more.example.org/a/more.xml", 4..8);
     write_hashes(&mut world, &[(0, 1), (1, 2), (2, 1), (3, 1), (9, 1)]);
     world.start().expect_entries(60, ["u r1", "c r9"]);
+    // What nobody is to look at any more is not deleted.
+    world.plan.sources[0].mounts.pop();
+    world.reload().expect_no_changes(1_000);
+    write_hashes(&mut world, &[(0, 1), (1, 3), (2, 1), (3, 1), (9, 1)]);
+    world.expect_entries(60, ["u r1"]);
 }
 
 /// A world that was told of four resources, of which the lists lack the third now, for 40 s.

@@ -10,6 +10,7 @@ use resourcesync::capability::{Capability, ChannelKind};
 
 use crate::state::{ChannelId, Db, DocId, Result, from_row, integers, nth};
 use crate::steps::channels::{Channel, channel, live_of_set};
+use crate::steps::findings::{self, FindingPart};
 use crate::steps::{Step, change_log, lists};
 
 /// Half of the first delay before something that could not be read is read again; the delay doubles each time.
@@ -150,16 +151,18 @@ impl TrackedSet {
     // Missing resources (C29).
 
     /// Forgets the resources that were listed, because Resource Lists are not compared any more: entries that Change Lists
-    /// gained meanwhile are told (C11). Returns false if nothing was known of resources.
-    pub fn forget_inventory(&mut self, step: &Step<'_>) -> Result<bool> {
+    /// gained meanwhile are told (C11).
+    pub fn forget_inventory(&mut self, step: &Step<'_>, position: usize) -> Result<()> {
         (self.missing, self.missing_until, self.accepted) = (0, None, None);
         if self.learned == Some(ChangesFrom::ChangeLists) {
-            return Ok(false);
+            return Ok(());
         }
         // Where nothing has been learned as a whole, some may have been.
         self.learned = self.learned.map(|_| ChangesFrom::ChangeLists);
         let sql = "DELETE FROM inventory WHERE set_id = ?1";
-        step.db.run(sql, self.id).map(|()| true)
+        step.db.run(sql, self.id)?;
+        let uri = step.db.uri_of(self.id)?;
+        findings::replace(step, position, &uri, FindingPart::Entries, None)
     }
 
     /// Returns the channel on which the next changes are told: one that retires first (C12).

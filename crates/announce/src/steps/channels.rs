@@ -397,7 +397,7 @@ pub fn end_left_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     Ok(())
 }
 
-fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+pub fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let gone = step.db.all::<Vec<DocId>>(
         "SELECT o.document FROM owed o CROSS JOIN document d ON d.id = o.document \
          WHERE o.channel = ?1 AND o.hub = ?2 AND d.presence = 4",
@@ -461,7 +461,8 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
     for account in ended {
         report_due(step, account, DropCause::HubRemoved)?;
         change_log::drop_due(step, account)?;
-        step.db.set_account(account, "ends = NULL", ())?;
+        let columns = "ends = NULL, until = NULL";
+        step.db.set_account(account, columns, ())?;
         // What is dropped counts as told, should the hub return.
         let gone = step.db.all::<Vec<DocId>>(
             "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (SELECT presence FROM document WHERE id = owed.document) = 4 \

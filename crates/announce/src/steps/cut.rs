@@ -259,7 +259,9 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
     // Newest first, so that the first of its kind is the one to keep.
     for one in announced.into_iter().rev() {
         let kind = match &one.payload.entries[..] {
-            [entry] => (entry.index.clone()).map(|index| (index, entry.capability, entry.change)),
+            [entry] if entry.change != ChangeKind::Deleted => {
+                (entry.index.clone()).map(|index| (index, entry.capability, entry.change))
+            }
             _ => None,
         };
         match kind.map(|kind| *known.entry(kind).or_insert(kept.len())) {
@@ -278,7 +280,7 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
 pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
     let held = step.db.first::<Option<Timestamp>>(
         "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
-         AND o.due IS NULL AND o.dormant = 0 AND (o.told_capability IS DISTINCT FROM d.capability \
+         AND o.due IS NULL AND o.dormant = 0 AND NOT (d.capability = 0 AND d.form = 1) AND (o.told_capability IS DISTINCT FROM d.capability \
          OR o.told_form IS DISTINCT FROM d.form OR o.told_fingerprint IS DISTINCT FROM d.fingerprint)",
         (channel.id, hub),
     )?;
@@ -327,8 +329,8 @@ fn launch(
     }
     let body: Arc<[u8]> = payload.render().into();
     let served = pinged.is_empty().then_some(&body);
-    let sql = "UPDATE channel SET seq = seq + 1, untils = coalesce(?2, untils), body = coalesce(?3, body) WHERE id = ?1 \
-               RETURNING seq";
+    let sql = "UPDATE channel SET seq = seq + 1, untils = coalesce(?2, untils), body = coalesce(?3, body), \
+               page_until = CASE WHEN ?3 IS NULL THEN page_until END WHERE id = ?1 RETURNING seq";
     let seq = step.db.value(sql, (channel.id, untils, served))?;
     let flight = Flight {
         seq,

@@ -294,6 +294,8 @@ pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()>
         reduce_to_mention(step.db, *id)?;
     }
     for ((channel, hub), changes) in dropped {
+        let columns = "until = NULL, flight_until = NULL";
+        step.db.set_account((channel, hub), columns, ())?;
         if let Some(channel) = channels::channel(step, channel)? {
             step.report_dropped(&channel.topic, hub, changes, DropCause::DocumentsRemoved)?;
         }

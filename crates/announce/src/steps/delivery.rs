@@ -562,7 +562,7 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<()> {
         ChannelKind::Framework => drop_due_documents(step, account)?,
         ChannelKind::Change => (change_log::drop_due(step, account)?, BTreeSet::new()),
     };
-    if changes == 0 {
+    if changes == 0 && seq.is_none() {
         return Ok(());
     }
     clear_flight(step, account)?;

@@ -224,11 +224,8 @@ pub struct KnownCandidate {
 }
 
 /// Takes looks at candidates (R3, R4).
-pub fn observe(
-    step: &mut Step<'_>,
-    observations: impl IntoIterator<Item = Observation>,
-) -> Result<()> {
-    for observation in observations {
+pub fn observe(step: &mut Step<'_>, looks: impl IntoIterator<Item = Observation>) -> Result<()> {
+    for observation in looks {
         observe_one(step, observation)?;
     }
     count_arrived(step)
@@ -320,6 +317,7 @@ fn note_document(
 ) -> Result<()> {
     let version = Version::of(&parsed);
     let (position, mount) = (known.position, known.path.mount);
+    forget_unreadable(step, &known)?;
     if let Some(before) = &known.document
         && replaces_announced(step, before, &version)
     {
@@ -330,7 +328,6 @@ fn note_document(
         step.successors.insert(id, Some(successor));
         return Ok(());
     }
-    forget_unreadable(step, &known)?;
     if known.is_reported == Some(true) {
         let (path, uri) = (known.path.clone(), known.uri.clone());
         step.facts.push(Fact::Mended { path, uri });

@@ -10,13 +10,14 @@ use crate::observation::{DocumentPath, MountId};
 use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
 use crate::time::{StepClocks, later};
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::Connection;
 use websub::retry::end_after_restart;
 
 use crate::state::{AccountId, ChannelId, Db, DocId, HubId, Result, StatementError};
 use crate::steps::live::{LiveSource, LiveState};
-use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, relations, served};
+use crate::steps::{Step, change_sets, channels, cut, deletions, mounts, owed, relations, served};
 
 /// What reports are made from: the database, and what is in memory alone. Where no daemon runs, that is
 /// [at rest](LiveState::is_at_rest).
@@ -197,10 +198,19 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     for (id, live) in &mut step.live.hubs {
         live.is_added = added.contains(&live.hub);
         live.is_inherited = inherited.contains(&live.hub);
-        if let Some(before) = before.and_then(|before| before.hubs.get(id)) {
+        if let Some((all, before)) = before.and_then(|all| Some((all, all.hubs.get(id)?))) {
             Arc::make_mut(&mut live.queue).inherit_refusals(&before.queue);
+            // No list may have been read under the plan before.
+            if !all.sources.iter().all(|source| source.has_settled) {
+                live.is_added |= before.is_added;
+                live.is_inherited |= before.is_inherited;
+            }
         }
     }
+    // R20: what a hub was pinged about and did not fetch, no notification has.
+    let sql = "UPDATE account SET until = NULL, pinged = NULL WHERE pinged IS NOT NULL AND fetched = 0 \
+               AND (SELECT mode FROM hub WHERE id = account.hub) <> 'ping'";
+    db.run(sql, ())?;
     for source in &mut step.live.sources {
         for known in source.mounts.values() {
             known.save(db)?;
@@ -209,6 +219,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         if let Some(before) = sources.find(|before| before.id == source.id) {
             (source.is_mass, source.away_count) = (before.is_mass, before.away_count);
             source.away.clone_from(&before.away);
+            source.descriptions.clone_from(&before.descriptions);
         }
     }
     if let Some(before) = before {
@@ -242,6 +253,14 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     }
     db.run("UPDATE finding SET tell_at = NULL", ())?;
     forget_unconfigured(step)?;
+    // R12: the deletions that are announced may be others now.
+    let sql = "SELECT DISTINCT o.document FROM owed o CROSS JOIN document d ON d.id = o.document \
+               WHERE o.due IS NOT NULL AND d.presence = 4";
+    for gone in db.all::<Vec<DocId>>(sql, ())? {
+        if let Some(document) = db.document(gone)? {
+            owed::weigh(step, document, false)?;
+        }
+    }
     for position in 0..step.plan.sources.len() {
         relations::resolve_aliases(step, position)?;
     }
@@ -334,8 +353,8 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
         let sql = "SELECT channel, hub FROM account WHERE hub = ?1";
         for account in db.all::<Vec<AccountId>>(sql, id)? {
             channels::report_due(step, account, DropCause::HubRemoved)?;
+            channels::remove_account(step, account)?;
         }
-        db.run("DELETE FROM account WHERE hub = ?1", id)?;
         db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
     }
     Ok((added, inherited))
@@ -391,7 +410,23 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
             None => forgotten.push(id),
         }
     }
+    for list in &forgotten {
+        // C27: Resource Lists are compared with what the ones that are left have.
+        let sets = "SELECT m.set_id FROM member m CROSS JOIN document d ON d.id = m.document \
+                    WHERE d.id = ?1 AND d.capability = ?2";
+        let learned = "UPDATE change_set SET learned = 0, missing = 0, missing_until = NULL, accepted = NULL WHERE learned = 2 AND id";
+        let of = (*list, Capability::ResourceList);
+        for rows in ["DELETE FROM inventory WHERE set_id", learned] {
+            db.run(&format!("{rows} IN ({sets})"), of)?;
+        }
+    }
     deletions::forget_and_report(step, &forgotten)?;
+    let sql = "SELECT DISTINCT about, source FROM finding WHERE part = 2";
+    for (file, source) in db.all::<Vec<(Uri, i64)>>(sql, ())? {
+        if path_in_plan(step, &file, Some(source)).is_none() {
+            db.run("DELETE FROM finding WHERE about = ?1 AND part = 2", &file)?;
+        }
+    }
     for table in ["other_file", "trouble"] {
         let files = db.all::<Vec<DocumentPath>>(&format!("SELECT mount, path FROM {table}"), ())?;
         for path in files {

@@ -403,7 +403,7 @@ fn make_round_due(step: &mut Step<'_>, position: usize, id: DocId) -> Result<()>
     if compares {
         set.missing_until = Some(step.now);
     } else if set.learned == Some(ChangesFrom::ResourceLists) {
-        set.forget_inventory(step)?;
+        set.forget_inventory(step, position)?;
     }
     set.trigger(step.now);
     if !compares && set.learned.is_none() && !has_unreadable_member(step, id)? {

@@ -94,6 +94,11 @@ pub fn resolve_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
     let plan = &step.plan.sources[position];
     let source = step.live.sources[position].id;
     let mut touched = BTreeSet::new();
+    // The configuration may name a set since then.
+    for set in &*step.live.sources[position].configured {
+        let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2";
+        touched.extend(step.db.all::<Vec<DocId>>(sql, (*set, source))?);
+    }
     for alias in plan.mounts.iter().flat_map(|mount| &mount.aliases) {
         let after = format!("{}0", alias.as_str().trim_end_matches('/'));
         let sql = "SELECT id, uri FROM document WHERE uri >= ?1 AND uri < ?2";

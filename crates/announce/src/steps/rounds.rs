@@ -85,9 +85,8 @@ fn begin(step: &mut Step<'_>, position: usize, set: &mut TrackedSet) -> Result<O
         let next = Duration::from_secs(elapsed(first, now).as_secs() + 1);
         return Ok(Some(later(first, next.min(plan.broken_after))));
     }
-    if kind == ChangesFrom::ChangeLists && set.forget_inventory(step)? {
-        let uri = step.db.uri_of(set.id)?;
-        findings::replace(step, position, &uri, FindingPart::Entries, None)?;
+    if kind == ChangesFrom::ChangeLists {
+        set.forget_inventory(step, position)?;
     }
     set.is_partial = false;
     let next = match kind {

@@ -190,7 +190,6 @@ impl<'a> Step<'a> {
             self.handle_event(event)?;
         }
         if is_due {
-            cut::close_windows(self)?;
             delivery::retry_due(self)?;
             delivery::sum_up_refusals(self);
             served::end_ping_waits(self)?;
@@ -216,7 +215,7 @@ impl<'a> Step<'a> {
                 break;
             }
             for position in 0..self.plan.sources.len() {
-                for set in findings::sets_awaiting_freed(self, position, &freed)? {
+                for set in findings::sets_awaiting(self, position, &freed)? {
                     let id = self.db.ensure_row(&set)?;
                     self.sets.entry(position).or_default().insert(id);
                 }
@@ -225,10 +224,12 @@ impl<'a> Step<'a> {
         change_sets::forget_without_channel(self)?;
         rounds::begin_due(self)?;
         cut::open_windows(self)?;
-        cut::cut_ready(self)?;
         if is_due {
+            // Last: what changes in the step in which a window ends is in its notification.
+            cut::close_windows(self)?;
             findings::report_lasting(self)?;
         }
+        cut::cut_ready(self)?;
         delivery::dispatch(self)?;
         save_time(self.db, self.now, self.wall)
     }
