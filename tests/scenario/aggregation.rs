@@ -96,8 +96,7 @@ fn components_that_differ_in_kind_are_announced_each() {
 fn deleted_components_are_announced_each() {
     let mut world = with_index(all_deletions());
     world.delete("/a/c03.xml").delete("/a/c04.xml").news();
-    let parts = ["d changelist /a/c03.xml", "d changelist /a/c04.xml"];
-    world.expect(400, parts);
+    world.expect(400, ["d changelist /a/c03.xml", "d changelist /a/c04.xml"]);
 }
 
 #[test]

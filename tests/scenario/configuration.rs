@@ -469,15 +469,6 @@ fn deletions_that_are_not_announced_any_more_are_not_due() {
 }
 
 #[test]
-fn a_deletion_that_was_due_to_a_removed_hub_alone_is_forgotten() {
-    let mut world = World::with_two_sets(two_hubs()).with_down(HUB);
-    world.delete(SET_A).wait(1_000);
-    world.plan.hubs.remove(0);
-    world.crash_and_start().wait(100);
-    assert!(!world.remembers(SET_A));
-}
-
-#[test]
 fn what_a_plan_says_of_now_holds_until_the_lists_are_read() {
     let mut world = World::with_two_sets(plan()).with_down(HUB);
     world.update("/a/changelist.xml").wait(10);

@@ -120,7 +120,7 @@ fn a_broken_file_that_goes_while_nobody_looks_is_forgotten() {
 #[test]
 fn a_file_that_becomes_another_document_and_is_whole_is_not_reported() {
     let mut world = World::with_two_sets(plan());
-    world.break_off(SET_A).wait(5).facts();
+    world.break_off(SET_A).wait(5);
     world.write(SET_A, list("changelist").of("/b")).wait(100);
     assert!(!told!(world, Fact::Broken { .. }));
 }

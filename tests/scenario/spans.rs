@@ -274,8 +274,22 @@ fn what_no_notification_has_leaves_from_out(#[case] happens: fn(&mut World)) {
     heard(&mut world, HUB);
     world.script(HUB, Reply::Accept);
     world.update("/a/resourcelist.xml").wait(5_000);
-    let all = heard(&mut world, HUB);
-    assert!(all.iter().any(|it| from(it).is_none()));
+    let mut all = heard(&mut world, HUB).into_iter();
+    assert!(all.any(|it| from(&it).is_none()));
+}
+
+#[test]
+fn a_hub_that_is_pinged_no_more_goes_on_over_restarts() {
+    let mut world = World::with_two_sets(ping_hub());
+    world
+        .update("/a/changelist.xml")
+        .wait(10)
+        .fetch("/a/framework/");
+    change_mode(&mut world, PublishMode::Content);
+    world.update("/a/changelist.xml").wait(10).crash_and_start();
+    let last = heard(&mut world, HUB).pop().unwrap();
+    world.update("/a/changelist.xml").wait(10);
+    assert_eq!(from(&one(&mut world)), until(&last));
 }
 
 #[test]

@@ -51,6 +51,12 @@ impl Db<'_> {
         let sql = format!("UPDATE account SET {columns} WHERE channel = ?1 AND hub = ?2");
         self.run(&sql, (id, values))
     }
+
+    /// R20: has the next notification or page begin without a `from`, because changes were dropped.
+    pub fn end_intervals(self, account: AccountId) -> Result<()> {
+        self.set_account(account, "until = NULL, flight_until = NULL", ())?;
+        self.set_channel(account.0, "page_until = NULL", ())
+    }
 }
 
 pub fn channel(step: &Step<'_>, id: ChannelId) -> Result<Option<Channel>> {
@@ -360,7 +366,11 @@ fn owe_from_now(step: &mut Step<'_>, position: usize, channel: &Channel, hub: Hu
          CASE WHEN d.presence <> 4 THEN d.fingerprint END)) ON CONFLICT (channel, hub, document) DO NOTHING",
         (account, channel.set, is_new_set),
     )?;
-    for (description, (before, _)) in &step.live.sources[position].descriptions {
+    let source = &step.live.sources[position];
+    let is_added = step.live.hubs.get(&hub).is_some_and(|hub| hub.is_added);
+    // R13: a hub that the configuration adds is told of later changes.
+    let is_told = source.has_settled || !is_added;
+    for (description, (before, _)) in source.descriptions.iter().filter(|_| is_told) {
         // One that ended before anybody was told of it may be forgotten.
         if step.db.document(*description)?.is_some() {
             owed::set_told(step.db, account, *description, *before)?;
@@ -397,7 +407,7 @@ pub fn end_left_accounts(step: &mut Step<'_>, id: ChannelId) -> Result<()> {
     Ok(())
 }
 
-pub fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
+fn remove_account(step: &mut Step<'_>, account: AccountId) -> Result<()> {
     let gone = step.db.all::<Vec<DocId>>(
         "SELECT o.document FROM owed o CROSS JOIN document d ON d.id = o.document \
          WHERE o.channel = ?1 AND o.hub = ?2 AND d.presence = 4",
@@ -461,8 +471,8 @@ pub fn expire(step: &mut Step<'_>) -> Result<()> {
     for account in ended {
         report_due(step, account, DropCause::HubRemoved)?;
         change_log::drop_due(step, account)?;
-        let columns = "ends = NULL, until = NULL";
-        step.db.set_account(account, columns, ())?;
+        step.db.set_account(account, "ends = NULL", ())?;
+        step.db.end_intervals(account)?;
         // What is dropped counts as told, should the hub return.
         let gone = step.db.all::<Vec<DocId>>(
             "DELETE FROM owed WHERE channel = ?1 AND hub = ?2 AND (SELECT presence FROM document WHERE id = owed.document) = 4 \

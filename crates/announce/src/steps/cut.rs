@@ -291,7 +291,7 @@ pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<
          CASE WHEN o.hub IS NULL THEN d.fingerprint ELSE o.told_fingerprint END, d.archived, d.absent_since \
          FROM account a CROSS JOIN document d LEFT JOIN owed o ON o.channel = a.channel AND o.hub = a.hub AND o.document = d.id \
          WHERE a.channel = ?1 AND a.hub = ?2 AND a.left_at IS NULL AND d.source = ?3 AND d.presence IN (2, 3) \
-         AND (d.capability = 0 AND d.form = 0 OR EXISTS (SELECT 1 FROM member m WHERE m.document = d.id AND m.set_id = ?4) \
+         AND (d.capability = 0 OR EXISTS (SELECT 1 FROM member m WHERE m.document = d.id AND m.set_id = ?4) \
          AND NOT ?5)",
         (channel.id, hub, channel.source, channel.set, channel.is_retired),
     )?;

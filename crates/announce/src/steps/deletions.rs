@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use resourcesync::capability::Capability;
 
 use crate::event::{DropCause, Fact, SuspendedDeletions};
 use crate::observation::MountId;
@@ -291,11 +292,19 @@ pub fn forget_and_report(step: &mut Step<'_>, documents: &[DocId]) -> Result<()>
                 *dropped.entry(account).or_insert(0) += 1;
             }
         }
+        // C27: its resources are not deleted.
+        let sets = "SELECT m.set_id FROM member m CROSS JOIN document d ON d.id = m.document \
+                    WHERE d.id = ?1 AND d.capability = ?2 AND d.form = 0 AND d.archived = 0";
+        let learned = "UPDATE change_set SET learned = 0, missing = 0, missing_until = NULL, accepted = NULL, round = NULL \
+                       WHERE learned = 2 AND id";
+        for rows in ["DELETE FROM inventory WHERE set_id", learned] {
+            let of = (*id, Capability::ResourceList);
+            step.db.run(&format!("{rows} IN ({sets})"), of)?;
+        }
         reduce_to_mention(step.db, *id)?;
     }
     for ((channel, hub), changes) in dropped {
-        let columns = "until = NULL, flight_until = NULL";
-        step.db.set_account((channel, hub), columns, ())?;
+        step.db.end_intervals((channel, hub))?;
         if let Some(channel) = channels::channel(step, channel)? {
             step.report_dropped(&channel.topic, hub, changes, DropCause::DocumentsRemoved)?;
         }

@@ -566,8 +566,8 @@ pub fn drop_due(step: &mut Step<'_>, account: AccountId) -> Result<()> {
         return Ok(());
     }
     clear_flight(step, account)?;
-    let columns = "until = NULL, max_entries = NULL";
-    step.db.set_account(account, columns, ())?;
+    step.db.set_account(account, "max_entries = NULL", ())?;
+    step.db.end_intervals(account)?;
     if channel.kind == ChannelKind::Change {
         change_log::forget_told(step, id)?;
     }

@@ -318,6 +318,10 @@ fn note_document(
     let version = Version::of(&parsed);
     let (position, mount) = (known.position, known.path.mount);
     forget_unreadable(step, &known)?;
+    if known.is_reported == Some(true) {
+        let (path, uri) = (known.path.clone(), known.uri.clone());
+        step.facts.push(Fact::Mended { path, uri });
+    }
     if let Some(before) = &known.document
         && replaces_announced(step, before, &version)
     {
@@ -327,10 +331,6 @@ fn note_document(
         let successor = Observation { path, at, look };
         step.successors.insert(id, Some(successor));
         return Ok(());
-    }
-    if known.is_reported == Some(true) {
-        let (path, uri) = (known.path.clone(), known.uri.clone());
-        step.facts.push(Fact::Mended { path, uri });
     }
     let mut baseline = 0;
     if let Some(before) = &known.document {

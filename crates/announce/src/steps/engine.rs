@@ -10,7 +10,6 @@ use crate::observation::{DocumentPath, MountId};
 use crate::plan::{Plan, PublishMode, ReplacedHub, SourcePlan};
 use crate::time::{StepClocks, later};
 use jiff::Timestamp;
-use resourcesync::capability::Capability;
 use resourcesync::uri::{Hub, Uri};
 use rusqlite::Connection;
 use websub::retry::end_after_restart;
@@ -208,7 +207,7 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         }
     }
     // R20: what a hub was pinged about and did not fetch, no notification has.
-    let sql = "UPDATE account SET until = NULL, pinged = NULL WHERE pinged IS NOT NULL AND fetched = 0 \
+    let sql = "UPDATE account SET until = CASE WHEN fetched THEN until END, pinged = NULL WHERE pinged IS NOT NULL \
                AND (SELECT mode FROM hub WHERE id = account.hub) <> 'ping'";
     db.run(sql, ())?;
     for source in &mut step.live.sources {
@@ -254,9 +253,9 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
     db.run("UPDATE finding SET tell_at = NULL", ())?;
     forget_unconfigured(step)?;
     // R12: the deletions that are announced may be others now.
-    let sql = "SELECT DISTINCT o.document FROM owed o CROSS JOIN document d ON d.id = o.document \
-               WHERE o.due IS NOT NULL AND d.presence = 4";
-    for gone in db.all::<Vec<DocId>>(sql, ())? {
+    let sql = "SELECT o.document FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.due IS NOT NULL \
+               AND o.told_capability IS NOT NULL AND (d.presence = 4 OR (o.told_capability, o.told_form) <> (d.capability, d.form))";
+    for gone in db.all::<BTreeSet<DocId>>(sql, ())? {
         if let Some(document) = db.document(gone)? {
             owed::weigh(step, document, false)?;
         }
@@ -334,8 +333,8 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
     let mut inherited = BTreeSet::new();
     for (old, new) in replacements {
         let channels = db.run_and_count(
-            "UPDATE account SET hub = (SELECT id FROM hub WHERE uri = ?2), max_entries = NULL, pinged = NULL, fetched = 0, \
-             unfetched_reported = 0, ping_due = NULL, last = NULL, sending = NULL, is_answer_old = 0, acceptances = NULL, \
+            "UPDATE account SET hub = (SELECT id FROM hub WHERE uri = ?2), max_entries = NULL, \
+             until = CASE WHEN pinged IS NULL OR fetched THEN until END, pinged = NULL, fetched = 0, unfetched_reported = 0, ping_due = NULL, last = NULL, sending = NULL, is_answer_old = 0, acceptances = NULL, \
              is_at_fault = 0, \
              attempts = CASE WHEN seq IS NOT NULL THEN 0 END \
              WHERE hub = (SELECT id FROM hub WHERE uri = ?1) AND NOT EXISTS (SELECT 1 FROM account b \
@@ -353,8 +352,8 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
         let sql = "SELECT channel, hub FROM account WHERE hub = ?1";
         for account in db.all::<Vec<AccountId>>(sql, id)? {
             channels::report_due(step, account, DropCause::HubRemoved)?;
-            channels::remove_account(step, account)?;
         }
+        db.run("DELETE FROM account WHERE hub = ?1", id)?;
         db.run("UPDATE hub SET configured = 0 WHERE id = ?1", id)?;
     }
     Ok((added, inherited))
@@ -408,16 +407,6 @@ fn forget_files(step: &mut Step<'_>) -> Result<()> {
             }
             Some(_) => {}
             None => forgotten.push(id),
-        }
-    }
-    for list in &forgotten {
-        // C27: Resource Lists are compared with what the ones that are left have.
-        let sets = "SELECT m.set_id FROM member m CROSS JOIN document d ON d.id = m.document \
-                    WHERE d.id = ?1 AND d.capability = ?2";
-        let learned = "UPDATE change_set SET learned = 0, missing = 0, missing_until = NULL, accepted = NULL WHERE learned = 2 AND id";
-        let of = (*list, Capability::ResourceList);
-        for rows in ["DELETE FROM inventory WHERE set_id", learned] {
-            db.run(&format!("{rows} IN ({sets})"), of)?;
         }
     }
     deletions::forget_and_report(step, &forgotten)?;

@@ -96,7 +96,8 @@ pub fn resolve_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
     let mut touched = BTreeSet::new();
     // The configuration may name a set since then.
     for set in &*step.live.sources[position].configured {
-        let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2";
+        let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2 \
+                   AND NOT EXISTS (SELECT 1 FROM member m WHERE m.document = document.id AND m.set_id = ?1)";
         touched.extend(step.db.all::<Vec<DocId>>(sql, (*set, source))?);
     }
     for alias in plan.mounts.iter().flat_map(|mount| &mount.aliases) {
