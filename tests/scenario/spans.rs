@@ -281,10 +281,8 @@ fn what_no_notification_has_leaves_from_out(#[case] happens: fn(&mut World)) {
 #[test]
 fn a_hub_that_is_pinged_no_more_goes_on_over_restarts() {
     let mut world = World::with_two_sets(ping_hub());
-    world
-        .update("/a/changelist.xml")
-        .wait(10)
-        .fetch("/a/framework/");
+    world.update("/a/changelist.xml").wait(10);
+    world.fetch("/a/framework/");
     change_mode(&mut world, PublishMode::Content);
     world.update("/a/changelist.xml").wait(10).crash_and_start();
     let last = heard(&mut world, HUB).pop().unwrap();
