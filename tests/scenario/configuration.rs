@@ -474,12 +474,4 @@ fn what_a_plan_says_of_now_holds_until_the_lists_are_read() {
     world.plan = two_hubs();
     world.launch().reload().wait(100);
     assert_eq!(world.news_at(OTHER_HUB), NOTHING);
-    // So does what a Source Description was before (R10).
-    world.update("/.well-known/resourcesync").reload();
-    world.write_set("/c", &["changelist"]).wait(10);
-    let news = world.news_at(OTHER_HUB);
-    assert_eq!(
-        news.iter().filter(|it| it.contains("well-known")).count(),
-        3
-    );
 }

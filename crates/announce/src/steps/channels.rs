@@ -366,11 +366,7 @@ fn owe_from_now(step: &mut Step<'_>, position: usize, channel: &Channel, hub: Hu
          CASE WHEN d.presence <> 4 THEN d.fingerprint END)) ON CONFLICT (channel, hub, document) DO NOTHING",
         (account, channel.set, is_new_set),
     )?;
-    let source = &step.live.sources[position];
-    let is_added = step.live.hubs.get(&hub).is_some_and(|hub| hub.is_added);
-    // R13: a hub that the configuration adds is told of later changes.
-    let is_told = source.has_settled || !is_added;
-    for (description, (before, _)) in source.descriptions.iter().filter(|_| is_told) {
+    for (description, (before, _)) in &step.live.sources[position].descriptions {
         // One that ended before anybody was told of it may be forgotten.
         if step.db.document(*description)?.is_some() {
             owed::set_told(step.db, account, *description, *before)?;

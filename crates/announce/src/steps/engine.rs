@@ -218,7 +218,6 @@ fn apply_plan(step: &mut Step<'_>, before: Option<&LiveState>) -> Result<()> {
         if let Some(before) = sources.find(|before| before.id == source.id) {
             (source.is_mass, source.away_count) = (before.is_mass, before.away_count);
             source.away.clone_from(&before.away);
-            source.descriptions.clone_from(&before.descriptions);
         }
     }
     if let Some(before) = before {
