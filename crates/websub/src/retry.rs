@@ -17,8 +17,13 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 pub const MAX_ATTEMPTS: u32 = 100;
 
 /// Returns the time of the next attempt: after the wait that was [asked for](parse_retry_after), else after [`backoff`].
-pub fn next_try(asked: Option<Duration>, attempts: u32, now: Timestamp, jitter: f64) -> Timestamp {
-    later(now, asked.unwrap_or_else(|| backoff(attempts, jitter)))
+pub fn next_try(
+    asked_for: Option<Duration>,
+    attempts: u32,
+    now: Timestamp,
+    jitter: f64,
+) -> Timestamp {
+    later(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
 }
 
 /// Returns the time after a wait, or the end of time.
