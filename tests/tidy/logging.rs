@@ -29,7 +29,7 @@ const MADE_ELSEWHERE: [(&str, &str, &str, &str); 5] = [
     (
         "{finding}",
         "crates/announce/src/finding.rs",
-        "fn foreign(",
+        "fn foreign_hubs(",
         "write!(",
     ),
     (

@@ -35,7 +35,7 @@ pub enum Finding {
     #[error("{uri} names {index} as its index, which is not an index")]
     NoIndex { uri: Uri, index: Uri },
     /// A Capability List advertises only hubs that are not configured for one of its channels: nothing is sent on it.
-    #[error(fmt = foreign)]
+    #[error(fmt = foreign_hubs)]
     ForeignHubs {
         set: Uri,
         kind: ChannelKind,
@@ -344,7 +344,12 @@ fn counted(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-fn foreign(set: &Uri, kind: &ChannelKind, hubs: &[Hub], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn foreign_hubs(
+    set: &Uri,
+    kind: &ChannelKind,
+    hubs: &[Hub],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     let hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ");
     match kind {
         ChannelKind::Framework => write!(

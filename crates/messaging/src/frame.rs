@@ -19,13 +19,7 @@ pub struct Frame {
 }
 
 /// The headers that are read of a frame that has too many.
-const NEEDED_HEADERS: [&str; 5] = [
-    "ack",
-    "content-length",
-    "destination",
-    "message",
-    "receipt-id",
-];
+const NEEDED_HEADERS: &str = "ack content-length destination message receipt-id";
 
 /// An error in received bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -195,7 +189,7 @@ impl Decoder {
             }
             if self.head > MAX_HEAD {
                 self.record_damage(FrameError::TooLarge);
-                let mut missing = NEEDED_HEADERS.to_vec();
+                let mut missing = Vec::from_iter(NEEDED_HEADERS.split(' '));
                 self.frame.headers.retain(|(name, _)| {
                     let needed = missing.iter().position(|missing| missing == name);
                     needed.map(|at| missing.swap_remove(at)).is_some()

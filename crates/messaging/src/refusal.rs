@@ -95,31 +95,16 @@ impl BrokerFailure {
 /// what names a login or destination as refused or missing needs an operator: their other errors, also of a destination that
 /// is full, locked or on a node that is down, pass by themselves (F7).
 fn refusal_kind(text: &str) -> BrokerRefusal {
-    const CREDENTIALS: [&str; 7] = [
-        "password is invalid",
-        "access refused for user",
-        "bad connect",
-        "unable to validate user",
-        "authentication failed",
-        "not authenticated",
-        "virtual host '",
-    ];
-    const DESTINATION: [&str; 9] = [
-        "not authorized",
-        "access_refused",
-        "not_found - no ",
-        "does not have permission",
-        "unknown destination",
-        "invalid destination",
-        "is not a valid ",
-        "inequivalent arg",
-        "does not exist",
-    ];
+    const CREDENTIALS: &str = "password is invalid|access refused for user|bad connect|\
+        unable to validate user|authentication failed|not authenticated|virtual host '";
+    const DESTINATION: &str = "not authorized|access_refused|not_found - no |\
+        does not have permission|unknown destination|invalid destination|is not a valid |\
+        inequivalent arg|does not exist";
     let text = text.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if says(&CREDENTIALS) {
+    let says = |phrases: &str| phrases.split('|').any(|phrase| text.contains(phrase));
+    if says(CREDENTIALS) {
         BrokerRefusal::Credentials
-    } else if says(&DESTINATION) {
+    } else if says(DESTINATION) {
         BrokerRefusal::Destination
     } else {
         BrokerRefusal::Other

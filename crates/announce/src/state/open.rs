@@ -140,8 +140,11 @@ impl StateFile {
         StateFile::open_locked(directory, lock)
     }
 
-    fn open_locked(folder: &Path, lock: File) -> Result<(StateFile, Connection), StateFileError> {
-        let path = folder.join(DATABASE);
+    fn open_locked(
+        directory: &Path,
+        lock: File,
+    ) -> Result<(StateFile, Connection), StateFileError> {
+        let path = directory.join(DATABASE);
         let open_error = |source| StateFileError::Open(path.clone(), source);
         let mut connection = Connection::open(&path).map_err(open_error)?;
         check_schema(&connection, &path)?;

@@ -303,7 +303,7 @@ fn append_or_extend(
         && last.until == since
         && last.entries + entries <= window.max_entries
         && last.bytes + body.len() <= window.max_bytes
-        && let Some(grown) = merged(step, channel.id, last.seq, &body)?
+        && let Some(grown) = extended(step, channel.id, last.seq, &body)?
     {
         body = grown;
         for (position, _) in &mut left_out {
@@ -331,17 +331,22 @@ fn append_or_extend(
 
 /// Returns the last notification of a log with the next one in it, if there are hubs and none was sent it, nor counts as
 /// told, and both fit into one.
-fn merged(step: &Step<'_>, id: ChannelId, last: i64, new: &Arc<[u8]>) -> Result<Option<Arc<[u8]>>> {
+fn extended(
+    step: &Step<'_>,
+    id: ChannelId,
+    last: i64,
+    next: &Arc<[u8]>,
+) -> Result<Option<Arc<[u8]>>> {
     let sql = "SELECT l.body FROM change_log l WHERE l.channel = ?1 AND l.seq = ?2 \
                AND EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND left_at IS NULL) \
                AND NOT EXISTS (SELECT 1 FROM account WHERE channel = ?1 AND (seq = ?2 OR sending = ?2)) \
                AND NOT EXISTS (SELECT 1 FROM log_position WHERE channel = ?1 AND (heard >= ?2 OR skipped_to >= ?2 \
                OR last >= ?2 OR heard = ?2 - 1 AND entries > 0))";
     let unsent: Option<Arc<[u8]>> = step.db.first(sql, (id, last))?;
-    let both = unsent.map(|unsent| [unsent, new.clone()]);
+    let both = unsent.map(|unsent| [unsent, next.clone()]);
     let window = &step.plan.window;
-    let all = both.and_then(|it| merge_latest(it.iter(), window.max_entries, window.max_bytes));
-    Ok(all.map(Arc::from))
+    let merged = both.and_then(|it| merge_latest(it.iter(), window.max_entries, window.max_bytes));
+    Ok(merged.map(Arc::from))
 }
 
 /// C22: lets the oldest changes count as told to hubs that are too far behind, except what is in flight.

@@ -280,8 +280,9 @@ fn merge_repeated_components(announced: Vec<AnnouncedEntries>) -> Vec<AnnouncedE
 pub fn first_deferred(step: &Step<'_>, channel: &Channel, hub: HubId) -> Result<Option<Timestamp>> {
     let held = step.db.first::<Option<Timestamp>>(
         "SELECT min(d.dated) FROM owed o CROSS JOIN document d ON d.id = o.document WHERE o.channel = ?1 AND o.hub = ?2 \
-         AND o.due IS NULL AND o.dormant = 0 AND NOT (d.capability = 0 AND d.form = 1) AND (o.told_capability IS DISTINCT FROM d.capability \
-         OR o.told_form IS DISTINCT FROM d.form OR o.told_fingerprint IS DISTINCT FROM d.fingerprint)",
+         AND o.due IS NULL AND o.dormant = 0 AND NOT (d.capability = 0 AND d.form = 1) \
+         AND (o.told_capability IS DISTINCT FROM d.capability OR o.told_form IS DISTINCT FROM d.form \
+         OR o.told_fingerprint IS DISTINCT FROM d.fingerprint)",
         (channel.id, hub),
     )?;
     // R15: what is missing may be deleted.

@@ -333,8 +333,8 @@ fn apply_configured_hubs(step: &mut Step<'_>) -> Result<(BTreeSet<Hub>, BTreeSet
     for (old, new) in replacements {
         let channels = db.run_and_count(
             "UPDATE account SET hub = (SELECT id FROM hub WHERE uri = ?2), max_entries = NULL, \
-             until = CASE WHEN pinged IS NULL OR fetched THEN until END, pinged = NULL, fetched = 0, unfetched_reported = 0, ping_due = NULL, last = NULL, sending = NULL, is_answer_old = 0, acceptances = NULL, \
-             is_at_fault = 0, \
+             until = CASE WHEN pinged IS NULL OR fetched THEN until END, pinged = NULL, fetched = 0, unfetched_reported = 0, \
+             ping_due = NULL, last = NULL, sending = NULL, is_answer_old = 0, acceptances = NULL, is_at_fault = 0, \
              attempts = CASE WHEN seq IS NOT NULL THEN 0 END \
              WHERE hub = (SELECT id FROM hub WHERE uri = ?1) AND NOT EXISTS (SELECT 1 FROM account b \
              WHERE b.channel = account.channel AND b.hub = (SELECT id FROM hub WHERE uri = ?2))",

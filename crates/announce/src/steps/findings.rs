@@ -244,7 +244,11 @@ pub fn explained(step: &Step<'_>, position: usize, named: &Uri, cause: &WhyAbsen
 }
 
 /// Returns the sets that lack a channel because another set has one of these topics.
-pub fn sets_awaiting(step: &Step<'_>, position: usize, free: &BTreeSet<Topic>) -> Result<Vec<Uri>> {
+pub fn sets_awaiting_freed(
+    step: &Step<'_>,
+    position: usize,
+    free: &BTreeSet<Topic>,
+) -> Result<Vec<Uri>> {
     let sql = "SELECT said FROM finding WHERE source = ?1 AND kind = 'shared_topic'";
     let shared: Vec<String> = step.db.all(sql, step.live.sources[position].id)?;
     let sets = shared.iter().filter_map(|said| match parse(said)? {

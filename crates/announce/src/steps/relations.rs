@@ -94,7 +94,7 @@ pub fn resolve_aliases(step: &mut Step<'_>, position: usize) -> Result<()> {
     let plan = &step.plan.sources[position];
     let source = step.live.sources[position].id;
     let mut touched = BTreeSet::new();
-    // The configuration may name a set since then.
+    // The configuration may name their set only since they were read (R7).
     for set in &*step.live.sources[position].configured {
         let sql = "SELECT id FROM document WHERE up = ?1 AND source = ?2 \
                    AND NOT EXISTS (SELECT 1 FROM member m WHERE m.document = document.id AND m.set_id = ?1)";

@@ -246,8 +246,10 @@ pub fn topic_page(step: &Step<'_>, id: ChannelId) -> Result<Option<TopicPage>> {
     let body = match kind {
         ChannelKind::Change => change_log::topic_body(step, id)?,
         // R25: some hubs never fetch an empty topic again.
-        _ if is_pinged && body.is_empty() => Payload::default().render().into(),
-        _ => body,
+        ChannelKind::Framework if is_pinged && body.is_empty() => {
+            Payload::default().render().into()
+        }
+        ChannelKind::Framework => body,
     };
     Ok(Some(TopicPage {
         topic,

@@ -215,7 +215,7 @@ impl<'a> Step<'a> {
                 break;
             }
             for position in 0..self.plan.sources.len() {
-                for set in findings::sets_awaiting(self, position, &freed)? {
+                for set in findings::sets_awaiting_freed(self, position, &freed)? {
                     let id = self.db.ensure_row(&set)?;
                     self.sets.entry(position).or_default().insert(id);
                 }

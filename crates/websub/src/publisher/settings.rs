@@ -287,17 +287,8 @@ pub fn mask<'a>(settings: impl IntoIterator<Item = &'a PublishSettings>) -> Mask
 /// Returns the parts of an unadvertised publish URL that may be keys: the values in its query, and the segments of its path
 /// that are not conventional.
 fn secrets_in_address(settings: &PublishSettings) -> Vec<Secret> {
-    const CONVENTIONAL: [&str; 9] = [
-        "content",
-        "notification",
-        "notifications",
-        "publish",
-        "publisher",
-        "pubsubhubbub",
-        "resourcesync",
-        "subscribe",
-        "websub",
-    ];
+    const CONVENTIONAL: &str = "content notification notifications publish publisher pubsubhubbub \
+        resourcesync subscribe websub";
     const SHORTEST_PART: usize = 6;
     const SHORTEST_VALUE: usize = 4;
     let url = &settings.publish_url;
@@ -311,7 +302,9 @@ fn secrets_in_address(settings: &PublishSettings) -> Vec<Secret> {
     }
     let parts = url.path_segments().into_iter().flatten().filter(|part| {
         part.chars().count() >= SHORTEST_PART
-            && !CONVENTIONAL.contains(&part.to_ascii_lowercase().as_str())
+            && !CONVENTIONAL
+                .split(' ')
+                .any(|it| part.eq_ignore_ascii_case(it))
             && !is_advertised(part)
     });
     let values = url.query().into_iter().flat_map(|query| query.split('&'));
